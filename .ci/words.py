@@ -1,4 +1,4 @@
-"""Check words: first words of docstrings of the library and on changed lines, and subjects of new commits.
+"""Check names and first words of docstrings in the library, docstrings on changed lines, and subjects of new commits.
 
 New is what `origin/main` lacks, or else what came after the last tag. Without git, or without either of them, only the
 library is checked. `docs/contributing.md` gives the rules under "Words".
@@ -19,6 +19,20 @@ NO_VERBS_OF_LIBRARY = NO_VERBS | set("the a an all as at before each every every
 NO_SUBJECTS = NO_VERBS | {"the", "a", "an", "tests"}
 ENDS_LIKE_A_VERB = frozenset("bring embed exceed feed need proceed seed shed speed spring string succeed".split())
 LONGEST_SUBJECT = 72
+#: A function's name is none of these alone: pronouns, and participles that do not end in -ed or -ing.
+NO_NAMES = frozenset(
+    """one ones some those these that this it its they them all any each other others another both none nobody anybody
+    something anything everything what who whom whose which mine ours theirs few many most more less much such same
+    found held kept left made given taken said sent told known seen shown lost done gone written built bound begun
+    chosen come drawn fallen felt got had laid led meant met paid sold spent stood stuck understood won wound sought
+    caught brought bought thought taught hidden broken spoken stolen torn worn frozen forgotten grown thrown""".split()
+)
+#: Ordinary nouns in -ing, and names that callers of the library use.
+NOUNS = frozenset("embedding finding heading listing mapping routing sealing".split())
+NAMES_IN_USE = frozenset(
+    """anchored changed containing driving due ended ignored lacking left placed qualified racing recovered running
+    shared supported upcoming""".split()
+)
 
 
 def git(folder: Path, *words: str) -> str | None:
@@ -60,6 +74,21 @@ def docstring_problems(
                 yield line, f"a docstring begins with {word[0]!r}, not with a verb, Return or True if"
 
 
+def is_no_name(name: str) -> bool:
+    """True if this name of a function is a participle or a pronoun alone."""
+    word = name.strip("_")
+    if "_" in word or word in NOUNS or word in ENDS_LIKE_A_VERB or name in NAMES_IN_USE:
+        return False
+    return word in NO_NAMES or word.endswith(("ed", "ing"))
+
+
+def name_problems(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line of each function whose name is a participle or a pronoun alone."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and is_no_name(node.name):
+            yield node.lineno, f"{node.name!r} is a participle or a pronoun: name the thing, or the act"
+
+
 def subject_problem(subject: str) -> str | None:
     """Return what is wrong with the subject of a commit, None if nothing is."""
     if len(subject) > LONGEST_SUBJECT:
@@ -74,10 +103,10 @@ def subject_problem(subject: str) -> str | None:
 
 
 def problems(folder: Path) -> Iterator[str]:
-    """Yield a line for each docstring and subject that breaks a rule."""
+    """Yield a line for each name, docstring and subject that breaks a rule."""
     for path in sorted((folder / LIBRARY).rglob("*.py")):
-        name = path.relative_to(folder).as_posix()
-        for line, problem in docstring_problems(path.read_text("utf-8"), None, NO_VERBS_OF_LIBRARY):
+        name, source = path.relative_to(folder).as_posix(), path.read_text("utf-8")
+        for line, problem in (*name_problems(source), *docstring_problems(source, None, NO_VERBS_OF_LIBRARY)):
             yield f"{name}:{line}: {problem}"
     if (base := base_of(folder)) is None:
         return

@@ -71,7 +71,7 @@ class KeptClock:
         return moment
 
 
-def kept(clock: Clock) -> Clock:
+def checked_clock(clock: Clock) -> Clock:
     """Wrap a clock so that its times are checked. The system clock is returned unchanged, because it needs no check."""
     return clock if clock is SYSTEM_CLOCK or isinstance(clock, KeptClock) else KeptClock(clock)
 
@@ -156,7 +156,7 @@ def iso_time(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def spelled(text: object) -> datetime | None:
+def parse_foreign_time(text: object) -> datetime | None:
     """Parse a time that another program wrote, in UTC and whole milliseconds; None if it is not such a time.
 
     Accepts ``T`` or a blank between day and time. The time must have at least hours and minutes. Without a zone it is
@@ -181,17 +181,17 @@ def _day_text(day: int, moment: datetime) -> str:
 def ago(moment: datetime, now: datetime) -> str:
     """Describe how far a time is from ``now``, past or future: ``5 min ago``, ``in 2 h``."""
     past = now >= moment
-    length = lasted(abs(now - moment))
+    length = duration_text(abs(now - moment))
     return f"{length} ago" if past else f"in {length}"
 
 
-def lasted(length: timedelta) -> str:
+def duration_text(length: timedelta) -> str:
     """Describe a duration in its largest unit. Below five hours, use the two largest units."""
-    return lasted_seconds(length.total_seconds())
+    return seconds_text(length.total_seconds())
 
 
-def lasted_seconds(length: float) -> str:
-    """Describe a number of seconds as `lasted` does."""
+def seconds_text(length: float) -> str:
+    """Describe a number of seconds as `duration_text` does."""
     seconds = int(length)
     if seconds < 100:
         return f"{seconds} s"

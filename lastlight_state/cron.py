@@ -27,7 +27,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from lastlight_state.clock import aware_utc
 from lastlight_state.errors import InvalidValue, MisuseError
 from lastlight_state.lazy import load, run_imports
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 
 PATTERN_BYTES = 255
 ZONE_BYTES = 64
@@ -60,7 +60,7 @@ def available() -> bool:
     return True
 
 
-def trimmed(pattern: str) -> str:
+def trim_pattern(pattern: str) -> str:
     """Remove needless blanks from a pattern, without parsing it.
 
     Raises `InvalidValue` for a blank pattern or one that is too long.
@@ -68,7 +68,7 @@ def trimmed(pattern: str) -> str:
     if not isinstance(pattern, str):
         raise InvalidValue("pattern", f"expected text, got {type(pattern).__name__}")
     if not pattern.isascii():
-        raise InvalidValue("pattern", f"{shown(pattern, 80)}: only ASCII characters")
+        raise InvalidValue("pattern", f"{repr_of(pattern, 80)}: only ASCII characters")
     kept = " ".join(pattern.split())
     if not kept:
         raise InvalidValue("pattern", "must not be blank: it needs 5 fields, or 6 with leading seconds")
@@ -83,7 +83,7 @@ def validate(pattern: str, timezone: str = "UTC") -> str:
     Raises `InvalidValue`, which names the field, for a pattern that cannot be parsed or never matches, and for a time
     zone that this machine does not know.
     """
-    kept = trimmed(pattern)
+    kept = trim_pattern(pattern)
     _zone(timezone)
     if next(_matches(kept, UTC, _ANY_YEAR), None) is None:
         raise InvalidValue("pattern", f"{kept!r}: no day-of-month of these months ever matches")
@@ -93,7 +93,7 @@ def validate(pattern: str, timezone: str = "UTC") -> str:
 def next_after(pattern: str, timezone: str, after: datetime) -> datetime | None:
     """Return the first time strictly after ``after``, or None if there is none. Raises the errors of `validate`."""
     start = aware_utc("after", after)
-    return next(_after(trimmed(pattern), _zone(timezone), start), None)
+    return next(_after(trim_pattern(pattern), _zone(timezone), start), None)
 
 
 def upcoming(pattern: str, timezone: str, after: datetime, count: int) -> list[datetime]:
@@ -104,7 +104,7 @@ def upcoming(pattern: str, timezone: str, after: datetime, count: int) -> list[d
     if type(count) is not int or not 1 <= count <= MOST:
         raise InvalidValue("count", f"must be a whole number from 1 to {MOST}")
     start = aware_utc("after", after)
-    return list(islice(_after(trimmed(pattern), _zone(timezone), start), count))
+    return list(islice(_after(trim_pattern(pattern), _zone(timezone), start), count))
 
 
 def _after(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
@@ -192,7 +192,7 @@ def _zone(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
     if len(name) > ZONE_BYTES or not _ZONE.fullmatch(name) or name.startswith(_LOCAL):
-        raise InvalidValue("timezone", f"{shown(name, 80)} is not the name of an IANA time zone")
+        raise InvalidValue("timezone", f"{repr_of(name, 80)} is not the name of an IANA time zone")
     try:
         return run_imports(partial(ZoneInfo, name))  # may import the zone's data
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -38,7 +38,7 @@ class Domains(Face):
     schedules: Part[Schedules] = Part("lastlight_state.schedules.Schedules")
     #: The events of runs, in order.
     journal: Part[Journal] = Part(
-        "lastlight_state.journal.Journal", lambda domains, kind: kind(domains._context, domains._waking)
+        "lastlight_state.journal.Journal", lambda domains, kind: kind(domains._context, domains._wake_callback)
     )
     #: The files given to runs, and the files that their tasks produced.
     outputs: Part[Outputs] = Part("lastlight_state.outputs.Outputs")
@@ -51,10 +51,10 @@ class Domains(Face):
     #: Values by scope and key.
     states: Part[States] = Part("lastlight_state.states.States")
 
-    def _waking(
+    def _wake_callback(
         self, unit: Unit, run_id: str, signal: str, correlation_id: str | None, at: datetime
     ) -> Callable[[], object] | None:
-        return self.workflows.waits._waking(unit, run_id, signal, correlation_id, at)
+        return self.workflows.waits._wake_callback(unit, run_id, signal, correlation_id, at)
 
 
 class Transaction(Domains):

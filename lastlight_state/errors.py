@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
-from lastlight_state.reprs import listed, shown
+from lastlight_state.reprs import indented_lines, repr_of
 
 Of = Literal["run", "fire", "agent", "receipt", "session", "delivery"]
 
@@ -79,7 +79,7 @@ class NotFound(StateError):
     reason: str | None
 
     def __init__(self, kind: str, key: Any, *, reason: str | None = None) -> None:
-        text = f"no {kind} {shown(key)}" + (f": {reason}" if reason else "")
+        text = f"no {kind} {repr_of(key)}" + (f": {reason}" if reason else "")
         super().__init__(text, kind=kind, key=key, reason=reason)
 
 
@@ -97,7 +97,7 @@ class AlreadyExists(Conflict):
     key: Any
 
     def __init__(self, kind: str, key: Any, *, problem: str = "already exists", **facts: Any) -> None:
-        super().__init__(f"{kind} {shown(key)} {problem}", kind=kind, key=key, **facts)
+        super().__init__(f"{kind} {repr_of(key)} {problem}", kind=kind, key=key, **facts)
 
 
 class LostRace(Conflict):
@@ -113,7 +113,7 @@ class AlreadyAnswered(Conflict):
     winner: Any
 
     def __init__(self, kind: str, key: Any, *, winner: Any) -> None:
-        super().__init__(f"{kind} {shown(key)} is already answered", kind=kind, key=key, winner=winner)
+        super().__init__(f"{kind} {repr_of(key)} is already answered", kind=kind, key=key, winner=winner)
 
 
 class ClaimLost(Conflict):
@@ -133,9 +133,9 @@ class ClaimLost(Conflict):
     def __init__(
         self, key: str, *, presented: int | None, current_epoch: int, held_by: str | None, status: str, kind: Of = "run"
     ) -> None:
-        given = f", not at {shown(presented, 80)}" if presented is not None else ", and no claim was given"
+        given = f", not at {repr_of(presented, 80)}" if presented is not None else ", and no claim was given"
         at = "" if kind in ("session", "delivery") else f" at epoch {current_epoch}{given}"
-        text = f"{kind} {shown(key)} is {status} and held by {held_by!r}{at}"
+        text = f"{kind} {repr_of(key)} is {status} and held by {held_by!r}{at}"
         held: dict[str, Any] = {"held_by": held_by, "status": status, f"{kind}_id": key}
         super().__init__(text, kind=kind, presented=presented, current_epoch=current_epoch, **held)
 
@@ -148,7 +148,7 @@ class StaleVersion(Conflict):
     found: Any
 
     def __init__(self, kind: str, key: Any, *, expected: Any, found: Any) -> None:
-        text = f"{kind} {shown(key)}: expected {shown(expected)}, found {shown(found)}"
+        text = f"{kind} {repr_of(key)}: expected {repr_of(expected)}, found {repr_of(found)}"
         super().__init__(text, kind=kind, key=key, expected=expected, found=found)
 
 
@@ -213,7 +213,8 @@ class NotMigrated(SchemaError):
         state = f"at revision {found}" if found else "not migrated"
         text = f"the database is {state}, this library needs {head}; run: {command}"
         if missing:
-            text = f"the database lacks what is defined, and this store may not add it; run: {command}{listed(missing)}"
+            lines = indented_lines(missing)
+            text = f"the database lacks what is defined, and this store may not add it; run: {command}{lines}"
         super().__init__(text, found=found, head=head, command=command, missing=tuple(missing))
 
 
@@ -242,7 +243,7 @@ class SchemaMismatch(SchemaError):
     differences: tuple[Any, ...]
 
     def __init__(self, message: str, *, differences: Sequence[object] = (), code: str | None = None) -> None:
-        super().__init__(message + listed(differences), code=code, differences=tuple(differences))
+        super().__init__(message + indented_lines(differences), code=code, differences=tuple(differences))
 
 
 class CorruptData(StateError):
@@ -254,7 +255,7 @@ class CorruptData(StateError):
     column: str
 
     def __init__(self, table: str, key: Any, column: str, *, problem: str = "cannot be read") -> None:
-        super().__init__(f"{table}.{column} of {shown(key)} {problem}", table=table, key=key, column=column)
+        super().__init__(f"{table}.{column} of {repr_of(key)} {problem}", table=table, key=key, column=column)
 
 
 class FrameChainBroken(CorruptData):

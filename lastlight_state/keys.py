@@ -13,17 +13,17 @@ _LAST, _BEFORE_SURROGATES, _BEHIND_SURROGATES = "\U0010ffff", "\ud7ff", "\ue000"
 _LONGEST = 300
 
 
-def composed(*parts: str, by: str = "/") -> str:
+def compose_key(*parts: str, by: str = "/") -> str:
     """Join the parts to a key. A separator or ``%`` inside a part is escaped as ``%`` and two hex digits."""
-    return by.join([escaped(part, by) for part in parts])
+    return by.join([escape_part(part, by) for part in parts])
 
 
 def parts_of(key: str, *, by: str = "/") -> list[str]:
-    """Split a key that `composed` made into its parts."""
+    """Split a key that `compose_key` made into its parts."""
     return [part.replace(_code(by), by).replace(_code(_ESCAPE), _ESCAPE) for part in key.split(by)]
 
 
-def escaped(part: str, by: str = "/") -> str:
+def escape_part(part: str, by: str = "/") -> str:
     """Escape one part as it appears in a key."""
     return part.replace(_ESCAPE, _code(_ESCAPE)).replace(by, _code(by))
 

@@ -134,7 +134,7 @@ class Part(Generic[T]):
     """An attribute whose value is imported and created at its first use, and then kept.
 
     ``home`` is the dotted path of the value's class. ``make`` creates the value from the owning object and the class.
-    Without ``make``, the owner's method ``_made`` creates it from the class and the name.
+    Without ``make``, the owner's method ``_make_part`` creates it from the class and the name.
     """
 
     def __init__(self, home: str, make: Callable[[Any, type[Any]], T] | None = None) -> None:
@@ -151,7 +151,7 @@ class Part(Generic[T]):
     def __get__(self, whole: Any, owner: type) -> Self | T:
         if whole is None:
             return self
-        part = whole._made(self.kind, self._name) if self._make is None else self._make(whole, self.kind)
+        part = whole._make_part(self.kind, self._name) if self._make is None else self._make(whole, self.kind)
         whole.__dict__[self._name] = part
         return cast(T, part)
 

@@ -37,7 +37,7 @@ current_span: Callable[[], tuple[str, str] | None] | None = None
 waits: Callable[[Awaited, float], None] | None = None
 
 
-def timed(awaited: Awaited, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+def time_call(awaited: Awaited, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     """Make a call that may wait, and report how long it took, even if it fails.
 
     Units check `waits` first, so a store without telemetry never calls this function.
@@ -90,7 +90,7 @@ class Metrics:
             if label is not None and (label in self._by_label or len(self._by_label) < MOST_LABELS):
                 counts = self._by_label.setdefault(label, {})
                 counts[name] = counts.get(name, 0) + amount
-        counter = _exported(name)
+        counter = _exported_counter(name)
         if counter is not None:
             counter.add(amount, {} if label is None else {"label": label})
 
@@ -101,7 +101,7 @@ class Metrics:
 
 
 @lru_cache
-def _exported(name: str) -> Any:
+def _exported_counter(name: str) -> Any:
     try:
         meter = load("opentelemetry.metrics").get_meter("lastlight_state")
     except ImportError:

@@ -29,7 +29,7 @@ def tell(what: str, done: int, total: int | None = None, *, unit: str = "rows") 
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def report_to(listener: Listener) -> Iterator[None]:
     """Pass all progress that is reported inside the block to this listener."""
     token = _listener.set(listener)
     try:

@@ -23,7 +23,7 @@ class Secrets:
         if len(password) >= LEAST_LENGTH:
             self._known |= {password, quote(password), quote(password, safe=""), quote_plus(password)}
 
-    def hidden(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return the text without known passwords, and without the passwords of URLs in it."""
         for password in sorted(self._known, key=len, reverse=True):
             text = text.replace(password, HIDDEN)

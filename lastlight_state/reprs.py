@@ -9,7 +9,7 @@ from typing import Any
 _LONGEST = 300
 
 
-def shown(value: Any, most: int = _LONGEST) -> str:
+def repr_of(value: Any, most: int = _LONGEST) -> str:
     """Return the text of a caller's value for an error message, cut off if it is too long.
 
     Never raises, whatever the value.
@@ -21,6 +21,6 @@ def shown(value: Any, most: int = _LONGEST) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 
-def listed(values: Iterable[object]) -> str:
+def indented_lines(values: Iterable[object]) -> str:
     """Return the text of several values for an error message, each on its own line after the message's first line."""
     return "".join(f"\n  {value}" for value in values)

@@ -313,7 +313,7 @@ def load_settings(base: Settings | None, **arguments: Any) -> Settings:
     try:
         if base is None:
             return _with_url(Settings(**given))
-        return _with_url(base if not given else Settings(**{**_kept(base, given), **given}))
+        return _with_url(base if not given else Settings(**{**_kept_settings(base, given), **given}))
     except SettingsError as error:  # a variable that must contain JSON
         raise InvalidValue("environment", str(error)) from None
     except ValidationError as error:
@@ -339,7 +339,7 @@ def stated_for_all(setting: str, value: str) -> bool:
     return any(name.upper() == PREFIX + setting and text == value for name, text in os.environ.items())
 
 
-def _kept(base: Settings, given: dict[str, Any]) -> dict[str, Any]:
+def _kept_settings(base: Settings, given: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of ``base`` that the arguments do not override."""
     replaced = DATABASE if any(name in given for name in DATABASE) else ()
     return {name: value for name, value in base.model_dump().items() if name not in replaced}

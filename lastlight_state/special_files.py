@@ -47,7 +47,7 @@ def mismatch_at(path: Path, wanted: str = REGULAR) -> str | None:
     return None if _NAMES.get(stat.S_IFMT(mode)) == wanted else mismatch(mode, wanted)
 
 
-def opened(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o777, *, folder: int | None = None) -> int:
+def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o777, *, folder: int | None = None) -> int:
     """Return a descriptor of a regular file. ``folder`` is a descriptor of the file's directory.
 
     Raises OSError, ``EINVAL`` with the text of `mismatch`, if the file is not regular.
@@ -68,8 +68,8 @@ def opened(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o777, *, fol
 
 
 def open_binary(path: Path) -> BufferedReader:
-    """Open a regular file for reading bytes. Raises OSError as `opened` does."""
-    return os.fdopen(opened(path), "rb")
+    """Open a regular file for reading bytes. Raises OSError as `open_regular` does."""
+    return os.fdopen(open_regular(path), "rb")
 
 
 def reason_of(error: OSError, path: Path | str | None) -> str:

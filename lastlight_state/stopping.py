@@ -36,12 +36,12 @@ def stop_on_sigterm() -> Iterator[None]:
     task = _current_task()
     before = signal.getsignal(signal.SIGTERM)
     try:
-        yield from _raising() if task is None else _cancelling(task)
+        yield from _raise_on_signal() if task is None else _cancel_on_signal(task)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
-def _raising() -> Iterator[None]:
+def _raise_on_signal() -> Iterator[None]:
     """Run a block in a thread. The signal ends the block by an exception.
 
     Python drops an exception that a handler raises inside a finalizer or a weak reference's callback, and only reports
@@ -80,7 +80,7 @@ def _send_soon(thread: int) -> None:
     signal.pthread_kill(thread, signal.SIGTERM)
 
 
-def _cancelling(task: asyncio.Task[object]) -> Iterator[None]:
+def _cancel_on_signal(task: asyncio.Task[object]) -> Iterator[None]:
     """Run a block in a task. The signal cancels the task."""
     came = False
     loop = task.get_loop()

@@ -20,13 +20,13 @@ from lastlight_state.backends import connect, connect_replica, replica_url
 from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.known_faults import log_faults
 from lastlight_state.backends.waiting import Retry
-from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock, kept
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock, checked_clock
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Context
 from lastlight_state.db.schema.sealing import Codec, ContextCodec, Plain, Sealing, sealing_of
-from lastlight_state.db.units.external_transactions import joined, undo
+from lastlight_state.db.units.external_transactions import join_transaction, undo
 from lastlight_state.db.units.scope import OpenedScope, StoreScope, TransactionScope
-from lastlight_state.db.units.unit import Unit, complete, labelled, run_hooks
+from lastlight_state.db.units.unit import Unit, add_label, complete, run_hooks
 from lastlight_state.domains import Domains, Transaction, View
 from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable, NestedTransaction, ReadOnlyTransaction
 from lastlight_state.lazy import Part
@@ -59,7 +59,7 @@ class StateStore(Domains):
         self.settings = settings
         self.metrics = backend.metrics = Metrics()
         self._scope = StoreScope(backend, Retry(self.metrics, settings.retry_seconds, backend.lock_seconds))
-        clock = kept(clock)
+        clock = checked_clock(clock)
         super().__init__(Context(self._scope, clock, settings, Listeners(self.metrics)))
         self._engine: Engine | None = None
         self._replica: StateStore | None = None
@@ -128,7 +128,7 @@ class StateStore(Domains):
     #: The events of runs, in order. Followers check whether the runs have ended.
     journal: Part[Journal] = Part(
         "lastlight_state.journal.Journal",
-        lambda store, kind: kind(store._context, store._waking, store._ended),
+        lambda store, kind: kind(store._context, store._wake_callback, store._ended_flags),
     )
     #: The agent's event logs: line files beside the database, not transactional.
     agent_log: Part[AgentLog] = Part(
@@ -188,10 +188,10 @@ class StateStore(Domains):
         retries a transaction.
         """
         if connection is not None:
-            with self._joined(connection, label, claim) as transaction:
+            with self._joined_transaction(connection, label, claim) as transaction:
                 yield transaction
             return
-        with self._transaction(self._scope.beginning(Mode.WRITE, label), label, claim) as transaction:
+        with self._transaction(self._scope.open_checkout(Mode.WRITE, label), label, claim) as transaction:
             try:
                 yield transaction
             except BackendBusy as error:
@@ -203,12 +203,12 @@ class StateStore(Domains):
 
         ``driven.workflows``, ``driven.journal`` and ``driven.transaction()`` pass the claim automatically.
         """
-        return self._driving(claim, self.transaction)
+        return self._driving_block(claim, self.transaction)
 
     @block
     def view(self) -> Iterator[View]:
         """Read one snapshot: every read in the block sees the same commits. It blocks no writer."""
-        with self._view(self._scope.beginning(Mode.SNAPSHOT)) as view:
+        with self._view(self._scope.open_checkout(Mode.SNAPSHOT)) as view:
             yield view
 
     def read(self, work: Callable[[View], T]) -> T:
@@ -248,7 +248,7 @@ class StateStore(Domains):
         try:
             return self._scope.retry.run(attempt, repeatable=repeatable, label=label)
         except BackendError as error:  # also if the transaction could not be begun
-            labelled(error, label)
+            add_label(error, label)
             raise
 
     def close(self) -> None:
@@ -281,13 +281,15 @@ class StateStore(Domains):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ended(self, run_ids: Collection[str]) -> Mapping[str, bool]:
-        return self.workflows.lookups._ended(run_ids)
+    def _ended_flags(self, run_ids: Collection[str]) -> Mapping[str, bool]:
+        return self.workflows.lookups._ended_flags(run_ids)
 
-    def _driving(self, claim: Claim, begin: Callable[..., T]) -> AbstractContextManager[Driven[Workflows, Journal, T]]:
+    def _driving_block(
+        self, claim: Claim, begin: Callable[..., T]
+    ) -> AbstractContextManager[Driven[Workflows, Journal, T]]:
         def journal(opening: Callable[[Unit], object]) -> Journal:
             within = self._context.within(OpenedScope(self._scope, opening))
-            return type(self.journal)(within, self._waking, self._ended)
+            return type(self.journal)(within, self._wake_callback, self._ended_flags)
 
         return self.workflows.claims._driving_in_store(claim, journal, begin)
 
@@ -298,14 +300,14 @@ class StateStore(Domains):
                 scope = TransactionScope(unit, self.metrics)
                 try:
                     undo_all = partial(self.backend.rollback, checkout)
-                    yield _held(Transaction(self._context, scope, undo_all, claim), claim)
+                    yield _confirm_claim(Transaction(self._context, scope, undo_all, claim), claim)
                 finally:
                     scope.end()
         except BackendUnavailable as error:
             if error.outcome == "unknown":
-                self._scope.committed()
+                self._scope.announce_commit()
             raise
-        self._scope.committed()
+        self._scope.announce_commit()
         run_hooks(unit.hooks, self.metrics, label)
 
     @block
@@ -325,29 +327,31 @@ class StateStore(Domains):
                 yield unit
                 complete(unit)
             except BaseException as error:
-                labelled(error, label)
+                add_label(error, label)
                 raise
 
     @block
-    def _joined(self, given: Connection | Session, label: str | None, claim: Claim | None) -> Iterator[Transaction]:
+    def _joined_transaction(
+        self, given: Connection | Session, label: str | None, claim: Claim | None
+    ) -> Iterator[Transaction]:
         self._scope.refuse_closed()
         if self.settings.read_only:
             raise ReadOnlyTransaction("the store is open for reading only")
         try:
-            with joined(self._scope, given) as unit:
+            with join_transaction(self._scope, given) as unit:
                 scope = TransactionScope(unit, self.metrics)
                 try:
-                    yield _held(Transaction(self._context, scope, partial(undo, unit), claim), claim)
+                    yield _confirm_claim(Transaction(self._context, scope, partial(undo, unit), claim), claim)
                 finally:
                     scope.end()
                 if self._scope.after_commits or self.settings.replica is not None:
-                    unit.hooks.insert(0, self._scope.committed)  # before hooks that read what has changed
+                    unit.hooks.insert(0, self._scope.announce_commit)  # before hooks that read what has changed
         except BaseException as error:
-            labelled(error, label)
+            add_label(error, label)
             raise
 
 
-def _held(transaction: Transaction, claim: Claim | None) -> Transaction:
+def _confirm_claim(transaction: Transaction, claim: Claim | None) -> Transaction:
     """Return the transaction, in which the claim cannot be taken by another holder."""
     if claim is not None:
         transaction.workflows.claims.confirm(claim)

@@ -99,25 +99,25 @@ def observe(store: StateStore, *, meter_provider: MeterProvider | None = None) -
 
 
 def _waits(pool: Histogram, lock: Histogram) -> Callable[[own_metrics.Awaited, float], None]:
-    def told(awaited: own_metrics.Awaited, seconds: float) -> None:
+    def record_wait(awaited: own_metrics.Awaited, seconds: float) -> None:
         if awaited == "pool":
             pool.record(seconds, {"db.system.name": "postgresql", "db.client.connection.pool.name": NAME})
         else:
             lock.record(seconds, {"lastlight.lock": awaited})
 
-    return told
+    return record_wait
 
 
 def _gauge(
     observation: Callable[[int], Observation], count: Callable[[], int]
 ) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    def told(_: CallbackOptions) -> Iterator[Observation]:
+    def observe_count(_: CallbackOptions) -> Iterator[Observation]:
         try:
             yield observation(count())
         except StateError:  # an unreachable database is reported elsewhere
             return
 
-    return told
+    return observe_count
 
 
 class _Spans:
@@ -132,7 +132,7 @@ class _Spans:
     def __call__(self, method: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if _caller.get() is not None:
             return method(*given, **named)
-        name, run_at = _known(method)
+        name, run_at = _method_facts(method)
         told = {"db.system.name": _system(given), "db.operation.name": name}
         run_id = named.get("run_id") if run_at is None or run_at >= len(given) else given[run_at]
         facts = told if not isinstance(run_id, str) else {**told, "lastlight.run_id": run_id}
@@ -152,7 +152,7 @@ class _Spans:
 
 
 @cache
-def _known(method: Callable[..., Any]) -> tuple[str, int | None]:
+def _method_facts(method: Callable[..., Any]) -> tuple[str, int | None]:
     """Return the public name of a method, and the position of the argument that names its run."""
     module = method.__module__.removeprefix(f"{NAME}.").split(".")
     domain, owner = module[0], method.__qualname__.partition(".")[0]

@@ -33,11 +33,11 @@ class HeldResource:
     handle: ref[Any] | None = None
 
     @property
-    def gone(self) -> bool:
+    def is_gone(self) -> bool:
         """True if the statement is over but the block has not ended."""
         return self.handle is not None and self.handle() is None
 
-    def abandoned(self, handle: object) -> None:
+    def end_interrupted(self, handle: object) -> None:
         """End an interrupted block after its statement is over, as far as that is possible here."""
 
 
@@ -60,7 +60,7 @@ class Exit:
         held = block if self._state is None else getattr(block, self._state)
         leave = partial(self._leave, held)
         if held.handle is None or held.handle() is not block:  # else entered by a call: the caller has the block
-            held.handle = ref(leave, held.abandoned)
+            held.handle = ref(leave, held.end_interrupted)
         return leave
 
     def _leave_by_hand(self, block: Any, *raised: Any) -> Any:
@@ -73,13 +73,13 @@ class _Running(HeldResource):
     def __init__(self, manager: Any) -> None:
         self.manager = manager
 
-    def abandoned(self, handle: object) -> None:
+    def end_interrupted(self, handle: object) -> None:
         with suppress(BaseException):  # the first exception goes on
             self.manager.gen.close()
 
 
 def _leave(running: _Running, kind: Any, error: Any, trace: Any) -> Any:
-    if kind is None and running.gone:
+    if kind is None and running.is_gone:
         raise MisuseError("the garbage collector ended this block before its body came to its end")
     swallowed = running.manager.__exit__(kind, error, trace)
     running.handle = None
@@ -95,7 +95,7 @@ class _Block(AbstractContextManager[T]):
     def __enter__(self) -> T:
         running = self._running
         if running.handle is None:  # entered by a call: the block lasts as long as somebody holds this object
-            running.handle = ref(self, running.abandoned)
+            running.handle = ref(self, running.end_interrupted)
         entered: T = running.manager.__enter__()
         return entered
 
@@ -107,7 +107,7 @@ def block(make: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextManager[
     managed = contextmanager(make)
 
     @wraps(make)
-    def begun(*args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[T]:
+    def make_block(*args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[T]:
         return _Block(managed(*args, **kwargs))
 
-    return begun
+    return make_block

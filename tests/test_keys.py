@@ -11,8 +11,15 @@ from hypothesis import given, strategies as st
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.backends.host_connections import lock_number
 from lastlight_state.conversations import NewSession
-from lastlight_state.integrations import a2a, a2a_replicas, adk, langgraph_store, openai_agents, pydantic_ai
-from lastlight_state.keys import composed, parts_of
+from lastlight_state.integrations import (
+    a2a,
+    a2a_replicas,
+    adk,
+    langgraph_search,
+    openai_agents,
+    pydantic_ai,
+)
+from lastlight_state.keys import compose_key, parts_of
 from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.human_requests.checks import default_id
 
@@ -33,7 +40,7 @@ def within(kind: Any, name: str) -> Callable[..., str]:
 
 
 def labels(word: str) -> Callable[..., str]:
-    return lambda scope, *names: composed(scope, word, "") + langgraph_store._labels(names)
+    return lambda scope, *names: compose_key(scope, word, "") + langgraph_search.labels_of(names)
 
 
 #: By the table, how keys in it are made, and of how many parts.
@@ -55,7 +62,7 @@ SCOPES: list[tuple[Callable[..., str], int]] = [
     (lambda scope, *names: adapter(adk.ADKSessions, _scope=scope)._place(*names).session, 4),
     *((labels(word), parts) for word in ("items", "vectors") for parts in (2, 3, 4)),
 ]
-OTHERS: list[tuple[Callable[..., str], int]] = [(lambda *parts: composed(*parts, by=":"), 3)]
+OTHERS: list[tuple[Callable[..., str], int]] = [(lambda *parts: compose_key(*parts, by=":"), 3)]
 
 
 @given(st.data())
@@ -75,7 +82,7 @@ def test_two_keys_are_equal_only_where_every_part_is(table: list[tuple[Any, int]
 @given(st.lists(PARTS, min_size=1), st.sampled_from("/:"))
 def test_the_parts_of_a_key_come_back(parts: list[str], by: str) -> None:
     """house H-134."""
-    assert parts_of(composed(*parts, by=by), by=by) == parts
+    assert parts_of(compose_key(*parts, by=by), by=by) == parts
 
 
 @given(st.tuples(NAMES, NAMES, st.integers(0, 3)), st.tuples(NAMES, NAMES, st.integers(0, 3)))
@@ -87,7 +94,7 @@ def test_questions_of_two_nodes_have_two_ids(one: tuple[str, str, int], other: t
 
 def test_normal_parts_stand_in_a_key_as_they_are() -> None:
     """house H-134: people know it again."""
-    assert composed("adk", "session", "support", "ana", "ticket-17") == "adk/session/support/ana/ticket-17"
+    assert compose_key("adk", "session", "support", "ana", "ticket-17") == "adk/session/support/ana/ticket-17"
     assert default_id("r1", NodeRef("build:web", 2)) == "human:r1:build:web:2"
     assert lock_number("a:b", "c") != lock_number("a", "b:c")
 

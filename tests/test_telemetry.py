@@ -205,7 +205,7 @@ def test_without_telemetry_no_unit_is_timed(
         timed.append(awaited)
         return call(*given)
 
-    monkeypatch.setattr(metrics, "timed", noted)
+    monkeypatch.setattr(metrics, "time_call", noted)
     engine = engine_on(database) if has_engine else None
     store = database.open(engine=engine) if engine is not None else database.open()
     begun(store)

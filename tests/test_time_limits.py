@@ -17,7 +17,7 @@ from support.hostile import methods, taken
 from support.hostile_rows import KNOWN, fill
 
 from lastlight_state import AsyncStateStore, Settings, StateStore
-from lastlight_state.backends.waiting import LEAST_LOOK, Deadline, shortened
+from lastlight_state.backends.waiting import LEAST_LOOK, Deadline, shorter_wait
 from lastlight_state.errors import StateError
 from lastlight_state.files.mailbox import Mailboxes
 from lastlight_state.testing import Database
@@ -136,16 +136,16 @@ def test_a_list_that_first_expires_what_is_overdue_waits_no_longer_than_others(d
 
 def test_of_two_deadlines_the_sooner_holds_until_its_block_ends() -> None:
     """backends B-90: a call within a call."""
-    assert shortened(60.0) is None
+    assert shorter_wait(60.0) is None
     with Deadline(50.0), Deadline(20.0):
         with Deadline(40.0):
-            assert 10.0 < (shortened(60.0) or 0) < 20.0
-        assert 10.0 < (shortened(60.0) or 0) < 20.0
+            assert 10.0 < (shorter_wait(60.0) or 0) < 20.0
+        assert 10.0 < (shorter_wait(60.0) or 0) < 20.0
     with Deadline(50.0):
         with Deadline(20.0):
-            assert shortened(10.0) is None
-        assert 40.0 < (shortened(60.0) or 0) < 50.0
-    assert shortened(60.0) is None
+            assert shorter_wait(10.0) is None
+        assert 40.0 < (shorter_wait(60.0) or 0) < 50.0
+    assert shorter_wait(60.0) is None
 
 
 def test_a_connection_waits_as_usual_after_a_call_with_a_timeout(database: Database) -> None:

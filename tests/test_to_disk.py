@@ -163,9 +163,9 @@ def test_a_bundle_that_a_killed_batch_left_is_brought_to_disk_before_its_rows_go
     store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="run"))
     (tmp_path / "archive").mkdir()
     archiver = Archiver("run", tmp_path / "archive", "0002_lastlight_state", store.settings)
-    store._scope.viewing(lambda unit: archiver.archive(unit, ["run"]))
+    store._scope.view(lambda unit: archiver.archive(unit, ["run"]))
     [left] = (tmp_path / "archive").iterdir()
     calls = ToDisk(monkeypatch, tmp_path).calls
-    store._scope.viewing(lambda unit: archiver.archive(unit, ["run"]))
+    store._scope.view(lambda unit: archiver.archive(unit, ["run"]))
     monkeypatch.undo()
     assert [call for call in calls if not call.endswith(".tmp")] == [f"sync archive/{left.name}", "sync archive"]

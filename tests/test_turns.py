@@ -105,10 +105,10 @@ def test_a_watch_changes_nothing_but_in_its_turn() -> None:
     """house H-43: from the first who waits to its end, whoever ends it."""
     watch, refused = _Guarded(lambda keys: dict.fromkeys(keys, 1)), _Guarded(_refused)
     with watch.waiting_for(["k"], 0.001):
-        assert watch.grown({"k": 0}, 30) == {"k": 1}
+        assert watch.wait_for_growth({"k": 0}, 30) == {"k": 1}
         watch.end()
     with refused.waiting_for(["k"], 0.001), pytest.raises(StoreClosed):
-        refused.grown({"k": 0}, 30)
+        refused.wait_for_growth({"k": 0}, 30)
     for one in (watch, refused):
         changed = {"_thread", "_threads", "_idle", "_waiting", "_closed", "_wake", "_news", "_last_news"}
         assert changed == {name for name, _ in one.changes}

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Self
 
-from lastlight_state.aio.blocks import StopEvent, streamed
-from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.blocks import StopEvent, stream_items
+from lastlight_state.aio.forward import Face, forward_read, forward_write
 from lastlight_state.files.agent_log import (
     AgentLog,
     LogLine,
@@ -37,13 +37,13 @@ class AsyncSessionWriter(Face[SessionWriter]):
     Await each call before you make the next, so that the lines keep their order.
     """
 
-    feed = writing(SessionWriter.feed)
-    feed_many = writing(SessionWriter.feed_many)
-    append = writing(SessionWriter.append)
-    finish = writing(SessionWriter.finish)
-    finish_failed = writing(SessionWriter.finish_failed)
-    sync = writing(SessionWriter.sync)
-    close = writing(SessionWriter.close)
+    feed = forward_write(SessionWriter.feed)
+    feed_many = forward_write(SessionWriter.feed_many)
+    append = forward_write(SessionWriter.append)
+    finish = forward_write(SessionWriter.finish)
+    finish_failed = forward_write(SessionWriter.finish_failed)
+    sync = forward_write(SessionWriter.sync)
+    close = forward_write(SessionWriter.close)
 
     @property
     def session_id(self) -> str | None:
@@ -85,7 +85,7 @@ class AsyncSessionWriter(Face[SessionWriter]):
 class AsyncWriter(Face[Writer]):
     """The async form of ``store.agent_log.writer``."""
 
-    record_command = writing(Writer.record_command)
+    record_command = forward_write(Writer.record_command)
 
     def open(
         self,
@@ -114,48 +114,48 @@ class AsyncWriter(Face[Writer]):
 class AsyncSessionFiles(Face[Sessions]):
     """The async form of ``store.agent_log.sessions``."""
 
-    find = reading(Sessions.find)
-    get = reading(Sessions.get)
-    locations = reading(Sessions.locations)
-    list = reading(Sessions.list)
-    summary = reading(Sessions.summary)
-    summaries = reading(Sessions.summaries)
+    find = forward_read(Sessions.find)
+    get = forward_read(Sessions.get)
+    locations = forward_read(Sessions.locations)
+    list = forward_read(Sessions.list)
+    summary = forward_read(Sessions.summary)
+    summaries = forward_read(Sessions.summaries)
 
 
 class AsyncReader(Face[Reader]):
     """The async form of ``store.agent_log.reader``."""
 
-    read = reading(Reader.read)
-    messages = reading(Reader.messages)
-    tail = reading(Reader.tail)
-    search = reading(Reader.search)
+    read = forward_read(Reader.read)
+    messages = forward_read(Reader.messages)
+    tail = forward_read(Reader.tail)
+    search = forward_read(Reader.search)
 
     def scan(self, session_id: str, *, slug: str | None = None) -> AsyncIterator[LogLine]:
         """See `Reader.scan`. Raises `NotFound` only when the first line is requested."""
-        return streamed(lambda: self._target.scan(session_id, slug=slug))
+        return stream_items(lambda: self._target.scan(session_id, slug=slug))
 
     def follow(
         self, session_id: str, *, after: str | None = None, poll: float = 0.5, stop: threading.Event | None = None
     ) -> AsyncIterator[LogLine | Reset]:
         """See `Reader.follow`. Ends when the loop over it is left or its task is cancelled."""
         left = StopEvent(stop)
-        return streamed(lambda: self._target.follow(session_id, after=after, poll=poll, stop=left), left)
+        return stream_items(lambda: self._target.follow(session_id, after=after, poll=poll, stop=left), left)
 
 
 class AsyncRaw(Face[Raw]):
     """The async form of ``store.agent_log.raw``. The file that ``open`` returns is read synchronously."""
 
-    get = reading(Raw.get)
-    open = reading(Raw.open)
-    list = reading(Raw.list)
-    verify = reading(Raw.verify)
+    get = forward_read(Raw.get)
+    open = forward_read(Raw.open)
+    list = forward_read(Raw.list)
+    verify = forward_read(Raw.verify)
 
 
 class AsyncLogRepair(Face[LogRepair]):
     """The async form of ``store.agent_log.repair``."""
 
-    check = reading(LogRepair.check)
-    seal = writing(LogRepair.seal)
+    check = forward_read(LogRepair.check)
+    seal = forward_write(LogRepair.seal)
 
 
 class AsyncAgentLog(Face[AgentLog]):

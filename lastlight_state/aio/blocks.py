@@ -64,7 +64,7 @@ class Pinned(HeldResource):
         except BaseException as raised:
             if entered:
                 await self._lane.finish(partial(self._end, raised))
-            self.abandoned(self.handle)
+            self.end_interrupted(self.handle)
             raise
         task = asyncio.current_task()
         if task is not None:
@@ -77,7 +77,7 @@ class Pinned(HeldResource):
         If it is never awaited, the block ends when the coroutine is garbage-collected.
         """
         leaving = self._leave(*raised)
-        self.handle = ref(leaving, self.abandoned)
+        self.handle = ref(leaving, self.end_interrupted)
         return leaving
 
     async def _leave(self, *raised: Any) -> bool | None:
@@ -90,12 +90,12 @@ class Pinned(HeldResource):
             self._forget()
             self.handle = None
 
-    def abandoned(self, handle: object) -> None:
+    def end_interrupted(self, handle: object) -> None:
         self._lane.post(partial(self._end, GeneratorExit()))
         self._forget()
 
     def _end_for_its_task(self) -> None:
-        self.abandoned(self.handle)
+        self.end_interrupted(self.handle)
 
     def _end(self, error: BaseException) -> None:
         with suppress(BaseException):
@@ -127,7 +127,7 @@ class PinnedBlock(AbstractAsyncContextManager[T]):
     async def __aenter__(self) -> T:
         pinned = self._pinned
         if pinned.handle is None:  # entered by hand, without a statement: the block lasts as long as this object
-            pinned.handle = ref(self, pinned.abandoned)
+            pinned.handle = ref(self, pinned.end_interrupted)
         entered: T = await pinned.enter()
         return entered
 
@@ -149,7 +149,7 @@ def refuse_inside(tasks: Tasks, problem: str) -> None:
     """Raise `NestedTransaction` with this message if the current task is inside one of these blocks."""
     task = asyncio.current_task()
     block = tasks.get(task) if task is not None else None
-    if block is not None and not block.gone:
+    if block is not None and not block.is_gone:
         raise NestedTransaction(problem)
 
 
@@ -174,7 +174,7 @@ class StopEvent(threading.Event):
         return super().is_set() or self._stop.is_set()
 
 
-async def streamed(start: Callable[[], Iterator[T]], stop: threading.Event | None = None) -> AsyncIterator[T]:
+async def stream_items(start: Callable[[], Iterator[T]], stop: threading.Event | None = None) -> AsyncIterator[T]:
     """Yield the items of the blocking iterator that ``start`` returns. Each item is fetched on a worker thread.
 
     Leaving the loop over it, or cancelling the task that waits for an item, sets ``stop`` and closes the iterator.
@@ -230,14 +230,14 @@ class _LoopRunner:
         self._turn = asyncio.Lock()
 
     def read(self, call: Callable[[], R]) -> Awaitable[R]:
-        return self._made(call)
+        return self._run_in_turn(call)
 
     write = finish = read
 
     def refuse_closed(self) -> None:
         """Do nothing: calls inside the transaction are allowed."""
 
-    async def _made(self, call: Callable[[], R]) -> R:
+    async def _run_in_turn(self, call: Callable[[], R]) -> R:
         async with self._turn:
             made: R = await greenlet_spawn(call)
             return made
@@ -268,7 +268,7 @@ P = ParamSpec("P")
 
 
 @asynccontextmanager
-async def entered(
+async def enter_block(
     runner: Runner, block: AbstractContextManager[T], asked: Callable[[], object] | None = None
 ) -> AsyncIterator[T]:
     """Enter a sync context manager on shared threads and yield its target. If the task is cancelled, leave it again.
@@ -308,7 +308,7 @@ class Block(Generic[P, T]):
         @wraps(self.method)
         def call(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T]:
             asked = partial(getattr(face._target, self.name), *args, **kwargs)
-            return entered(face._runner, asked(), asked)
+            return enter_block(face._runner, asked(), asked)
 
         return call
 

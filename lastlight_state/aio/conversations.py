@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from functools import partial
 
-from lastlight_state.aio.blocks import StopEvent, streamed
-from lastlight_state.aio.forward import Face, Waker, looked, reading, writing
+from lastlight_state.aio.blocks import StopEvent, stream_items
+from lastlight_state.aio.forward import Face, Waker, forward_read, forward_write, run_poll
 from lastlight_state.conversations import Change, Conversations, Delivery, SessionSummary
 from lastlight_state.conversations.branches import Branches
 from lastlight_state.conversations.changes import Changes
@@ -30,130 +30,130 @@ from lastlight_state.lazy import Part
 class AsyncMessages(Face[Messages]):
     """The async form of ``store.conversations.messages``."""
 
-    create = writing(Messages.create)
-    ensure = writing(Messages.ensure)
-    put = writing(Messages.put)
-    get = reading(Messages.get)
-    find = reading(Messages.find)
-    get_many = reading(Messages.get_many)
-    list = reading(Messages.list)
-    count = reading(Messages.count)
-    uses = reading(Messages.uses)
-    set_embedding = writing(Messages.set_embedding)
-    similar = reading(Messages.similar)
+    create = forward_write(Messages.create)
+    ensure = forward_write(Messages.ensure)
+    put = forward_write(Messages.put)
+    get = forward_read(Messages.get)
+    find = forward_read(Messages.find)
+    get_many = forward_read(Messages.get_many)
+    list = forward_read(Messages.list)
+    count = forward_read(Messages.count)
+    uses = forward_read(Messages.uses)
+    set_embedding = forward_write(Messages.set_embedding)
+    similar = forward_read(Messages.similar)
 
 
 class AsyncMessageTypes(Face[MessageTypes]):
     """The async form of ``store.conversations.message_types``."""
 
-    resolve = writing(MessageTypes.resolve)
-    name = reading(MessageTypes.name)
-    find = reading(MessageTypes.find)
-    list = reading(MessageTypes.list)
+    resolve = forward_write(MessageTypes.resolve)
+    name = forward_read(MessageTypes.name)
+    find = forward_read(MessageTypes.find)
+    list = forward_read(MessageTypes.list)
 
 
 class AsyncProgressions(Face[Progressions]):
     """The async form of ``store.conversations.progressions``."""
 
-    create = writing(Progressions.create)
-    ensure = writing(Progressions.ensure)
-    get = reading(Progressions.get)
-    find = reading(Progressions.find)
-    ids = reading(Progressions.ids)
-    collection = reading(Progressions.collection)
-    append = writing(Progressions.append)
-    replace = writing(Progressions.replace)
-    pop = writing(Progressions.pop)
-    truncate = writing(Progressions.truncate)
-    containing = reading(Progressions.containing)
+    create = forward_write(Progressions.create)
+    ensure = forward_write(Progressions.ensure)
+    get = forward_read(Progressions.get)
+    find = forward_read(Progressions.find)
+    ids = forward_read(Progressions.ids)
+    collection = forward_read(Progressions.collection)
+    append = forward_write(Progressions.append)
+    replace = forward_write(Progressions.replace)
+    pop = forward_write(Progressions.pop)
+    truncate = forward_write(Progressions.truncate)
+    containing = forward_read(Progressions.containing)
 
 
 class AsyncSessions(Face[Sessions]):
     """The async form of ``store.conversations.sessions``."""
 
-    create = writing(Sessions.create)
-    ensure = writing(Sessions.ensure)
-    get = reading(Sessions.get)
-    find = reading(Sessions.find)
-    list = reading(Sessions.list)
-    count = reading(Sessions.count)
-    update = writing(Sessions.update)
-    merge_metadata = writing(Sessions.merge_metadata)
-    touch = writing(Sessions.touch)
-    hold = writing(Sessions.hold)
-    delete = writing(Sessions.delete)
+    create = forward_write(Sessions.create)
+    ensure = forward_write(Sessions.ensure)
+    get = forward_read(Sessions.get)
+    find = forward_read(Sessions.find)
+    list = forward_read(Sessions.list)
+    count = forward_read(Sessions.count)
+    update = forward_write(Sessions.update)
+    merge_metadata = forward_write(Sessions.merge_metadata)
+    touch = forward_write(Sessions.touch)
+    hold = forward_write(Sessions.hold)
+    delete = forward_write(Sessions.delete)
 
 
 class AsyncBranches(Face[Branches]):
     """The async form of ``store.conversations.branches``."""
 
-    create = writing(Branches.create)
-    ensure = writing(Branches.ensure)
-    get = reading(Branches.get)
-    find = reading(Branches.find)
-    list = reading(Branches.list)
-    update = writing(Branches.update)
-    append = writing(Branches.append)
-    pop = writing(Branches.pop)
-    truncate = writing(Branches.truncate)
-    delete = writing(Branches.delete)
-    replace_system = writing(Branches.replace_system)
-    history = reading(Branches.history)
-    order = reading(Branches.order)
-    tail = reading(Branches.tail)
+    create = forward_write(Branches.create)
+    ensure = forward_write(Branches.ensure)
+    get = forward_read(Branches.get)
+    find = forward_read(Branches.find)
+    list = forward_read(Branches.list)
+    update = forward_write(Branches.update)
+    append = forward_write(Branches.append)
+    pop = forward_write(Branches.pop)
+    truncate = forward_write(Branches.truncate)
+    delete = forward_write(Branches.delete)
+    replace_system = forward_write(Branches.replace_system)
+    history = forward_read(Branches.history)
+    order = forward_read(Branches.order)
+    tail = forward_read(Branches.tail)
 
 
 class AsyncLineage(Face[Lineage]):
     """The async form of ``store.conversations.lineage``."""
 
-    fork = writing(Lineage.fork)
-    ancestors = reading(Lineage.ancestors)
-    forks = reading(Lineage.forks)
+    fork = forward_write(Lineage.fork)
+    ancestors = forward_read(Lineage.ancestors)
+    forks = forward_read(Lineage.forks)
 
 
 class AsyncTrees(Face[Trees]):
     """The async form of ``store.conversations.trees``."""
 
-    save = writing(Trees.save)
-    load = reading(Trees.load)
+    save = forward_write(Trees.save)
+    load = forward_read(Trees.load)
 
 
 class AsyncVectors(Face[Vectors]):
     """The async form of ``store.conversations.vectors``."""
 
-    put = writing(Vectors.put)
-    get = reading(Vectors.get)
-    find = reading(Vectors.find)
-    list = reading(Vectors.list)
-    search = reading(Vectors.search)
-    count = reading(Vectors.count)
-    clear = writing(Vectors.clear)
-    namespaces = reading(Vectors.namespaces)
-    index = writing(Vectors.index)
-    indexes = reading(Vectors.indexes)
-    drop_index = writing(Vectors.drop_index)
+    put = forward_write(Vectors.put)
+    get = forward_read(Vectors.get)
+    find = forward_read(Vectors.find)
+    list = forward_read(Vectors.list)
+    search = forward_read(Vectors.search)
+    count = forward_read(Vectors.count)
+    clear = forward_write(Vectors.clear)
+    namespaces = forward_read(Vectors.namespaces)
+    index = forward_write(Vectors.index)
+    indexes = forward_read(Vectors.indexes)
+    drop_index = forward_write(Vectors.drop_index)
 
 
 class AsyncLifecycle(Face[Lifecycle]):
     """The async form of ``store.conversations.lifecycle``."""
 
-    transition = writing(Lifecycle.transition)
-    try_transition = writing(Lifecycle.try_transition)
-    reopen = writing(Lifecycle.reopen)
-    heartbeat = writing(Lifecycle.heartbeat)
-    history = reading(Lifecycle.history)
-    record_verification = writing(Lifecycle.record_verification)
-    state = reading(Lifecycle.state)
-    states = reading(Lifecycle.states)
+    transition = forward_write(Lifecycle.transition)
+    try_transition = forward_write(Lifecycle.try_transition)
+    reopen = forward_write(Lifecycle.reopen)
+    heartbeat = forward_write(Lifecycle.heartbeat)
+    history = forward_read(Lifecycle.history)
+    record_verification = forward_write(Lifecycle.record_verification)
+    state = forward_read(Lifecycle.state)
+    states = forward_read(Lifecycle.states)
 
 
 class AsyncChanges(Face[Changes]):
     """The async form of ``store.conversations.changes``."""
 
-    after = reading(Changes.after)
-    head = reading(Changes.head)
-    updated_sessions = reading(Changes.updated_sessions)
-    trim = writing(Changes.trim)
+    after = forward_read(Changes.after)
+    head = forward_read(Changes.head)
+    updated_sessions = forward_read(Changes.updated_sessions)
+    trim = forward_write(Changes.trim)
 
     async def wait(
         self,
@@ -168,13 +168,13 @@ class AsyncChanges(Face[Changes]):
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._target._scope)
         limited, read = TimeLimit(seconds), partial(self._target.after, session_id, seq, limit=limit)
-        found = await looked(self._runner, limited, read)
-        if found.items or found.damaged or not limited.left:
+        found = await run_poll(self._runner, limited, read)
+        if found.items or found.damaged or not limited.seconds_left:
             return found
         woken = Waker()
-        with self._target._arrivals(session_id, seq, limited.left, interval, woken.up) as arrivals:
-            await woken.arrived(arrivals)
-        return await looked(self._runner, limited, read)
+        with self._target._arrivals(session_id, seq, limited.seconds_left, interval, woken.up) as arrivals:
+            await woken.wait_for_arrival(arrivals)
+        return await run_poll(self._runner, limited, read)
 
     def follow(
         self,
@@ -187,7 +187,7 @@ class AsyncChanges(Face[Changes]):
     ) -> AsyncIterator[Change]:
         """See `Changes.follow`. Ends when the loop over it is left or its task is cancelled."""
         left = StopEvent(stop)
-        return streamed(
+        return stream_items(
             lambda: self._target.follow(
                 session_id, seq, idle_timeout=idle_timeout, poll_interval=poll_interval, stop=left
             ),
@@ -204,7 +204,7 @@ class AsyncChanges(Face[Changes]):
     ) -> AsyncIterator[SessionSummary]:
         """See `Changes.follow_all`. Ends when the loop over it is left or its task is cancelled."""
         left = StopEvent(stop)
-        return streamed(
+        return stream_items(
             lambda: self._target.follow_all(since, idle_timeout=idle_timeout, poll_interval=poll_interval, stop=left),
             left,
         )
@@ -217,17 +217,17 @@ class AsyncChanges(Face[Changes]):
 class AsyncExchange(Face[Exchange]):
     """The async form of ``store.conversations.exchange``."""
 
-    send = writing(Exchange.send)
-    publish = writing(Exchange.publish)
-    inbox = reading(Exchange.inbox)
-    take = writing(Exchange.take)
-    ack = writing(Exchange.ack)
-    release = writing(Exchange.release)
-    outbox = reading(Exchange.outbox)
-    deliveries = reading(Exchange.deliveries)
-    join = writing(Exchange.join)
-    leave = writing(Exchange.leave)
-    members = reading(Exchange.members)
+    send = forward_write(Exchange.send)
+    publish = forward_write(Exchange.publish)
+    inbox = forward_read(Exchange.inbox)
+    take = forward_write(Exchange.take)
+    ack = forward_write(Exchange.ack)
+    release = forward_write(Exchange.release)
+    outbox = forward_read(Exchange.outbox)
+    deliveries = forward_read(Exchange.deliveries)
+    join = forward_write(Exchange.join)
+    leave = forward_write(Exchange.leave)
+    members = forward_read(Exchange.members)
 
     async def wait(
         self,
@@ -243,13 +243,13 @@ class AsyncExchange(Face[Exchange]):
         refuse_in_transaction(self._target._scope)
         limited = TimeLimit(seconds)
         read = partial(self._target.inbox, owner, after_ord=after_ord, state="all", limit=limit)
-        found = await looked(self._runner, limited, read)
-        if found.items or found.damaged or not limited.left:
+        found = await run_poll(self._runner, limited, read)
+        if found.items or found.damaged or not limited.seconds_left:
             return found
         woken = Waker()
-        with self._target._arrivals(owner, after_ord, limited.left, interval, woken.up) as arrivals:
-            await woken.arrived(arrivals)
-        return await looked(self._runner, limited, read)
+        with self._target._arrivals(owner, after_ord, limited.seconds_left, interval, woken.up) as arrivals:
+            await woken.wait_for_arrival(arrivals)
+        return await run_poll(self._runner, limited, read)
 
 
 class AsyncConversations(Face[Conversations]):

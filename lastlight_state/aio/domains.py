@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lastlight_state.aio.blocks import block
-from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.forward import Face, forward_read, forward_write
 from lastlight_state.checkpoints import Checkpoints
 from lastlight_state.lazy import Part
 from lastlight_state.messaging import Messaging
@@ -28,31 +28,31 @@ from lastlight_state.schedules.overrides import Overrides
 class AsyncSessions(Face[Sessions]):
     """The async form of ``store.messaging.sessions``."""
 
-    resume = writing(Sessions.resume)
-    create = writing(Sessions.create)
-    get = reading(Sessions.get)
-    find = reading(Sessions.find)
-    find_active = reading(Sessions.find_active)
-    find_by_agent_session = reading(Sessions.find_by_agent_session)
-    list = reading(Sessions.list)
-    touch = writing(Sessions.touch)
-    ensure_agent_session = writing(Sessions.ensure_agent_session)
-    update = writing(Sessions.update)
-    close = writing(Sessions.close)
-    close_idle = writing(Sessions.close_idle)
+    resume = forward_write(Sessions.resume)
+    create = forward_write(Sessions.create)
+    get = forward_read(Sessions.get)
+    find = forward_read(Sessions.find)
+    find_active = forward_read(Sessions.find_active)
+    find_by_agent_session = forward_read(Sessions.find_by_agent_session)
+    list = forward_read(Sessions.list)
+    touch = forward_write(Sessions.touch)
+    ensure_agent_session = forward_write(Sessions.ensure_agent_session)
+    update = forward_write(Sessions.update)
+    close = forward_write(Sessions.close)
+    close_idle = forward_write(Sessions.close_idle)
 
 
 class AsyncMessages(Face[Messages]):
     """The async form of ``store.messaging.messages``."""
 
-    append = writing(Messages.append)
-    append_many = writing(Messages.append_many)
-    try_append_to_thread = writing(Messages.try_append_to_thread)
-    history = reading(Messages.history)
-    since = reading(Messages.since)
-    list = reading(Messages.list)
-    get = reading(Messages.get)
-    find_by_platform_id = reading(Messages.find_by_platform_id)
+    append = forward_write(Messages.append)
+    append_many = forward_write(Messages.append_many)
+    try_append_to_thread = forward_write(Messages.try_append_to_thread)
+    history = forward_read(Messages.history)
+    since = forward_read(Messages.since)
+    list = forward_read(Messages.list)
+    get = forward_read(Messages.get)
+    find_by_platform_id = forward_read(Messages.find_by_platform_id)
 
 
 class AsyncMessaging(Face[Messaging]):
@@ -70,43 +70,43 @@ class AsyncMessaging(Face[Messaging]):
 class AsyncCrons(Face[Crons]):
     """The async form of ``store.schedules.crons``."""
 
-    put = writing(Crons.put)
-    sync = writing(Crons.sync)
-    get = reading(Crons.get)
-    find = reading(Crons.find)
-    list = reading(Crons.list)
-    retire = writing(Crons.retire)
-    update_run = writing(Crons.update_run)
-    take_due = writing(Crons.take_due)
-    next_due_at = reading(Crons.next_due_at)
-    replan = writing(Crons.replan)
+    put = forward_write(Crons.put)
+    sync = forward_write(Crons.sync)
+    get = forward_read(Crons.get)
+    find = forward_read(Crons.find)
+    list = forward_read(Crons.list)
+    retire = forward_write(Crons.retire)
+    update_run = forward_write(Crons.update_run)
+    take_due = forward_write(Crons.take_due)
+    next_due_at = forward_read(Crons.next_due_at)
+    replan = forward_write(Crons.replan)
 
 
 class AsyncOverrides(Face[Overrides]):
     """The async form of ``store.schedules.overrides``."""
 
-    put = writing(Overrides.put)
-    get = reading(Overrides.get)
-    find = reading(Overrides.find)
-    list = reading(Overrides.list)
-    clear = writing(Overrides.clear)
-    resolve = reading(Overrides.resolve)
+    put = forward_write(Overrides.put)
+    get = forward_read(Overrides.get)
+    find = forward_read(Overrides.find)
+    list = forward_read(Overrides.list)
+    clear = forward_write(Overrides.clear)
+    resolve = forward_read(Overrides.resolve)
 
 
 class AsyncFires(Face[Fires]):
     """The async form of ``store.schedules.fires``."""
 
-    create = writing(Fires.create)
-    heartbeat = writing(Fires.heartbeat)
-    finish = writing(Fires.finish)
-    release = writing(Fires.release)
-    take_stale = writing(Fires.take_stale)
-    get = reading(Fires.get)
-    find = reading(Fires.find)
-    list = reading(Fires.list)
-    latest = reading(Fires.latest)
-    health = reading(Fires.health)
-    daily = reading(Fires.daily)
+    create = forward_write(Fires.create)
+    heartbeat = forward_write(Fires.heartbeat)
+    finish = forward_write(Fires.finish)
+    release = forward_write(Fires.release)
+    take_stale = forward_write(Fires.take_stale)
+    get = forward_read(Fires.get)
+    find = forward_read(Fires.find)
+    list = forward_read(Fires.list)
+    latest = forward_read(Fires.latest)
+    health = forward_read(Fires.health)
+    daily = forward_read(Fires.daily)
     running = block(Fires.running)
 
 
@@ -127,20 +127,20 @@ class AsyncSchedules(Face[Schedules]):
 class AsyncCheckpoints(Face[Checkpoints]):
     """The async form of ``store.checkpoints``."""
 
-    put = writing(Checkpoints.put)
-    put_writes = writing(Checkpoints.put_writes)
-    get = reading(Checkpoints.get)
-    find = reading(Checkpoints.find)
-    list = reading(Checkpoints.list)
-    history = reading(Checkpoints.history)
-    channel_histories = reading(Checkpoints.channel_histories)
-    copy = writing(Checkpoints.copy)
-    delete = writing(Checkpoints.delete)
-    delete_runs = writing(Checkpoints.delete_runs)
-    keep_latest = writing(Checkpoints.keep_latest)
-    thread = reading(Checkpoints.thread)
-    thread_of = reading(Checkpoints.thread_of)
-    threads = reading(Checkpoints.threads)
+    put = forward_write(Checkpoints.put)
+    put_writes = forward_write(Checkpoints.put_writes)
+    get = forward_read(Checkpoints.get)
+    find = forward_read(Checkpoints.find)
+    list = forward_read(Checkpoints.list)
+    history = forward_read(Checkpoints.history)
+    channel_histories = forward_read(Checkpoints.channel_histories)
+    copy = forward_write(Checkpoints.copy)
+    delete = forward_write(Checkpoints.delete)
+    delete_runs = forward_write(Checkpoints.delete_runs)
+    keep_latest = forward_write(Checkpoints.keep_latest)
+    thread = forward_read(Checkpoints.thread)
+    thread_of = forward_read(Checkpoints.thread_of)
+    threads = forward_read(Checkpoints.threads)
 
 
 # ``store.receipts``, async
@@ -149,77 +149,77 @@ class AsyncCheckpoints(Face[Checkpoints]):
 class AsyncReceipts(Face[Receipts]):
     """The async form of ``store.receipts``."""
 
-    get = reading(Receipts.get)
-    find = reading(Receipts.find)
-    list = reading(Receipts.list)
-    begin = writing(Receipts.begin)
-    resume = writing(Receipts.resume)
-    step = writing(Receipts.step)
-    finish = writing(Receipts.finish)
+    get = forward_read(Receipts.get)
+    find = forward_read(Receipts.find)
+    list = forward_read(Receipts.list)
+    begin = forward_write(Receipts.begin)
+    resume = forward_write(Receipts.resume)
+    step = forward_write(Receipts.step)
+    finish = forward_write(Receipts.finish)
 
 
 class AsyncInputs(Face[Inputs]):
     """The async form of ``store.outputs.inputs``."""
 
-    ensure = writing(Inputs.ensure)
-    override = writing(Inputs.override)
-    get = reading(Inputs.get)
-    find = reading(Inputs.find)
-    list = reading(Inputs.list)
+    ensure = forward_write(Inputs.ensure)
+    override = forward_write(Inputs.override)
+    get = forward_read(Inputs.get)
+    find = forward_read(Inputs.find)
+    list = forward_read(Inputs.list)
 
 
 class AsyncCatalog(Face[Catalog]):
     """The async form of ``store.outputs.catalog``."""
 
-    define = writing(Catalog.define)
-    define_all = writing(Catalog.define_all)
-    attach = writing(Catalog.attach)
-    get = reading(Catalog.get)
-    entry = reading(Catalog.entry)
-    list = reading(Catalog.list)
-    plan = reading(Catalog.plan)
+    define = forward_write(Catalog.define)
+    define_all = forward_write(Catalog.define_all)
+    attach = forward_write(Catalog.attach)
+    get = forward_read(Catalog.get)
+    entry = forward_read(Catalog.entry)
+    list = forward_read(Catalog.list)
+    plan = forward_read(Catalog.plan)
 
 
 class AsyncResults(Face[Results]):
     """The async form of ``store.outputs.results``."""
 
-    put = writing(Results.put)
-    get = reading(Results.get)
-    find = reading(Results.find)
-    find_latest = reading(Results.find_latest)
-    list = reading(Results.list)
-    load = reading(Results.load)
-    count = reading(Results.count)
-    withdraw = writing(Results.withdraw)
-    history = reading(Results.history)
+    put = forward_write(Results.put)
+    get = forward_read(Results.get)
+    find = forward_read(Results.find)
+    find_latest = forward_read(Results.find_latest)
+    list = forward_read(Results.list)
+    load = forward_read(Results.load)
+    count = forward_read(Results.count)
+    withdraw = forward_write(Results.withdraw)
+    history = forward_read(Results.history)
 
 
 class AsyncCache(Face[Cache]):
     """The async form of ``store.outputs.cache``."""
 
-    find = reading(Cache.find)
-    ensure = writing(Cache.ensure)
-    list = reading(Cache.list)
-    clear = writing(Cache.clear)
+    find = forward_read(Cache.find)
+    ensure = forward_write(Cache.ensure)
+    list = forward_read(Cache.list)
+    clear = forward_write(Cache.clear)
 
 
 class AsyncSnapshot(Face[Snapshot]):
     """The async form of ``store.outputs.snapshot``."""
 
-    load = reading(Snapshot.load)
+    load = forward_read(Snapshot.load)
 
 
 class AsyncQuery(Face[Query]):
     """The async form of ``store.outputs.query``."""
 
-    rows = reading(Query.rows)
-    explain = reading(Query.explain)
+    rows = forward_read(Query.rows)
+    explain = forward_read(Query.explain)
 
 
 class AsyncOutputs(Face[Outputs]):
     """The async form of ``store.outputs``."""
 
-    define = writing(Outputs.define)
+    define = forward_write(Outputs.define)
     #: The inputs of runs, each stored once.
     inputs: Part[AsyncInputs] = Part("lastlight_state.aio.domains.AsyncInputs")
     #: Output schemas: a model becomes a table.

@@ -3,8 +3,8 @@
 ::
 
     class AsyncRuns(Face[Runs]):
-        get = reading(Runs.get)
-        create = writing(Runs.create)
+        get = forward_read(Runs.get)
+        create = forward_write(Runs.create)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Waker:
         with suppress(RuntimeError):  # the event loop was closed
             self._loop.call_soon_threadsafe(self._event.set)
 
-    async def arrived(self, arrivals: Arrivals[Any]) -> bool:
+    async def wait_for_arrival(self, arrivals: Arrivals[Any]) -> bool:
         """Wait until ``arrivals`` has an item. Return False if the time limit passes first. Raises `StoreClosed`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(arrivals.seconds_left):
@@ -49,14 +49,14 @@ class Waker:
         return False
 
 
-async def looked(runner: Runner, limit: TimeLimit, call: Callable[[], R], *, writes: bool = False) -> R:
+async def run_poll(runner: Runner, limit: TimeLimit, call: Callable[[], R], *, writes: bool = False) -> R:
     """Run one poll of a waiting call on a worker thread, and return its result.
 
     Raises `BackendUnavailable` if no thread or connection becomes free within the time limit.
     """
     run = runner.write if writes else runner.read
     try:
-        async with asyncio.timeout(max(limit.left, LEAST_LOOK) + _SLACK):
+        async with asyncio.timeout(max(limit.seconds_left, LEAST_LOOK) + _SLACK):
             return await run(partial(limit.look, call))
     except TimeoutError:
         raise all_in_use("threads and connections") from None
@@ -88,7 +88,7 @@ class Face(Generic[S]):
         self._target = target
         self._runner = runner
 
-    def _made(self, kind: type[Any], name: str) -> Any:
+    def _make_part(self, kind: type[Any], name: str) -> Any:
         return kind(getattr(self._target, name), self._runner)
 
 
@@ -123,11 +123,11 @@ class Forward(Generic[P, R]):
         return call
 
 
-def reading(method: Callable[Concatenate[Any, P], R]) -> Forward[P, R]:
+def forward_read(method: Callable[Concatenate[Any, P], R]) -> Forward[P, R]:
     """Forward a method that only reads."""
     return Forward(method, writes=False)
 
 
-def writing(method: Callable[Concatenate[Any, P], R]) -> Forward[P, R]:
+def forward_write(method: Callable[Concatenate[Any, P], R]) -> Forward[P, R]:
     """Forward a method that writes. It runs on the writers' threads, so that waiting writers never block readers."""
     return Forward(method, writes=True)

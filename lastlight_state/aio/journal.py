@@ -8,8 +8,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, overload
 
-from lastlight_state.aio.blocks import StopEvent, streamed
-from lastlight_state.aio.forward import Face, Waker, looked, reading, writing
+from lastlight_state.aio.blocks import StopEvent, stream_items
+from lastlight_state.aio.forward import Face, Waker, forward_read, forward_write, run_poll
 from lastlight_state.aio.journal_writer import AsyncWriter
 from lastlight_state.db import valid
 from lastlight_state.db.news.watch import TimeLimit, refuse_in_transaction
@@ -27,14 +27,14 @@ from lastlight_state.lazy import Part
 class AsyncEvents(Face[Events]):
     """The async form of ``store.journal.events``."""
 
-    append = writing(Events.append)
-    append_many = writing(Events.append_many)
-    ensure_start = writing(Events.ensure_start)
-    get = reading(Events.get)
-    find = reading(Events.find)
-    latest_seq = reading(Events.latest_seq)
-    list = reading(Events.list)
-    count = reading(Events.count)
+    append = forward_write(Events.append)
+    append_many = forward_write(Events.append_many)
+    ensure_start = forward_write(Events.ensure_start)
+    get = forward_read(Events.get)
+    find = forward_read(Events.find)
+    latest_seq = forward_read(Events.latest_seq)
+    list = forward_read(Events.list)
+    count = forward_read(Events.count)
 
     @overload
     def follow(
@@ -141,19 +141,19 @@ class AsyncEvents(Face[Events]):
             poll_interval=poll_interval,
             stop=left,
         )
-        return streamed(started, left)
+        return stream_items(started, left)
 
 
 class AsyncSignals(Face[Signals]):
     """The async form of ``store.journal.signals``."""
 
-    send = writing(Signals.send)
-    find_taken = reading(Signals.find_taken)
-    get = reading(Signals.get)
-    find = reading(Signals.find)
-    latest_seq = reading(Signals.latest_seq)
-    list = reading(Signals.list)
-    count = reading(Signals.count)
+    send = forward_write(Signals.send)
+    find_taken = forward_read(Signals.find_taken)
+    get = forward_read(Signals.get)
+    find = forward_read(Signals.find)
+    latest_seq = forward_read(Signals.latest_seq)
+    list = forward_read(Signals.list)
+    count = forward_read(Signals.count)
 
     async def try_take(
         self,
@@ -181,56 +181,56 @@ class AsyncSignals(Face[Signals]):
             return await self._runner.write(take)
         refuse_in_transaction(self._target._scope)
         limit, woken = TimeLimit(seconds), Waker()
-        taken = await looked(self._runner, limit, take, writes=True)
-        with self._target._arrivals(run_id, limit.left, poll_interval, woken.up) as arrivals:
-            while taken is None and await woken.arrived(arrivals):
-                taken = await looked(self._runner, limit, take, writes=True)
+        taken = await run_poll(self._runner, limit, take, writes=True)
+        with self._target._arrivals(run_id, limit.seconds_left, poll_interval, woken.up) as arrivals:
+            while taken is None and await woken.wait_for_arrival(arrivals):
+                taken = await run_poll(self._runner, limit, take, writes=True)
         return taken
 
 
 class AsyncFrames(Face[Frames]):
     """The async form of ``store.journal.frames``."""
 
-    append = writing(Frames.append)
-    get = reading(Frames.get)
-    find_latest = reading(Frames.find_latest)
-    list = reading(Frames.list)
-    diff = reading(Frames.diff)
-    verify = reading(Frames.verify)
+    append = forward_write(Frames.append)
+    get = forward_read(Frames.get)
+    find_latest = forward_read(Frames.find_latest)
+    list = forward_read(Frames.list)
+    diff = forward_read(Frames.diff)
+    verify = forward_read(Frames.verify)
 
     def replay(self, run_id: str, *, after: int | None = None, upto: int | None = None) -> AsyncIterator[Frame]:
         """See `Frames.replay`."""
-        return streamed(lambda: self._target.replay(run_id, after=after, upto=upto))
+        return stream_items(lambda: self._target.replay(run_id, after=after, upto=upto))
 
 
 class AsyncToolCalls(Face[ToolCalls]):
     """The async form of ``store.journal.tool_calls``."""
 
-    create = writing(ToolCalls.create)
-    record = writing(ToolCalls.record)
-    finish = writing(ToolCalls.finish)
-    get = reading(ToolCalls.get)
-    find = reading(ToolCalls.find)
-    list = reading(ToolCalls.list)
-    count = reading(ToolCalls.count)
+    create = forward_write(ToolCalls.create)
+    record = forward_write(ToolCalls.record)
+    finish = forward_write(ToolCalls.finish)
+    get = forward_read(ToolCalls.get)
+    find = forward_read(ToolCalls.find)
+    list = forward_read(ToolCalls.list)
+    count = forward_read(ToolCalls.count)
 
 
 class AsyncSandboxes(Face[Sandboxes]):
     """The async form of ``store.journal.sandboxes``."""
 
-    put = writing(Sandboxes.put)
-    get = reading(Sandboxes.get)
-    find = reading(Sandboxes.find)
-    list = reading(Sandboxes.list)
+    put = forward_write(Sandboxes.put)
+    get = forward_read(Sandboxes.get)
+    find = forward_read(Sandboxes.find)
+    list = forward_read(Sandboxes.list)
 
 
 class AsyncScores(Face[Scores]):
     """The async form of ``store.journal.scores``."""
 
-    record = writing(Scores.record)
-    get = reading(Scores.get)
-    list = reading(Scores.list)
-    aggregate = reading(Scores.aggregate)
+    record = forward_write(Scores.record)
+    get = forward_read(Scores.get)
+    list = forward_read(Scores.list)
+    aggregate = forward_read(Scores.aggregate)
 
 
 class AsyncJournal(Face[Journal]):

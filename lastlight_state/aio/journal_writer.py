@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lastlight_state.aio.forward import Face, reading
-from lastlight_state.db.gate import guarded
+from lastlight_state.aio.forward import Face, forward_read
+from lastlight_state.db.gate import guard_arguments
 from lastlight_state.errors import InvalidValue, UnsavedEvents
 from lastlight_state.files.jsonl.writer import SyncWord
 from lastlight_state.journal import Event, writer
@@ -77,7 +77,7 @@ class AsyncJournalWriter(Face[JournalWriter]):
         entry = self._entry(run_id, NewEvent(type, payload, at, event_id, node_id))
         if not self._target._core.offer(entry):
             await self._wait_and_offer(entry)
-        return AsyncPendingEvent(self._target._pending(entry), self._runner)
+        return AsyncPendingEvent(self._target._pending_event(entry), self._runner)
 
     def append_nowait(
         self,
@@ -145,7 +145,7 @@ class AsyncJournalWriter(Face[JournalWriter]):
                 raise
             error.add_note(f"the writer was closed, too: {unsaved}")
 
-    @guarded
+    @guard_arguments
     def _entry(self, run_id: str, given: NewEvent) -> Entry:
         return self._target._core.entry(run_id, given)
 
@@ -187,7 +187,7 @@ class AsyncLineFileMirror(Face[LineFileMirror]):
         """Write the lines of a batch of events, as `LineFileMirror` does. Called in the writer's thread."""
         self._target(list(events))
 
-    catch_up = reading(LineFileMirror.catch_up)
+    catch_up = forward_read(LineFileMirror.catch_up)
 
     @property
     def directory(self) -> Path:
@@ -208,7 +208,7 @@ async def _until(queue: Queue, until: Callable[[], bool], seconds: float | None)
             loop.call_soon_threadsafe(woken.set)
 
     end = None if seconds is None else time.monotonic() + seconds
-    with queue.waking(wake):
+    with queue.registered_waker(wake):
         while not until():
             left = LOOK_SECONDS if end is None else end - time.monotonic()
             if left <= 0:

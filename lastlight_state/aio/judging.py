@@ -37,17 +37,17 @@ class Judge:
 
         If they are wrong, the caller's await raises the error.
         """
-        asked = _asked(next(iter(outcome.call), None))
+        asked = _method_call(next(iter(outcome.call), None))
         if asked is None or any(map(_is_used_up, [*asked.args, *asked.keywords.values()])):
             return
 
-        def told(judged: asyncio.Future[Exception | None]) -> None:
+        def report_problem(judged: asyncio.Future[Exception | None]) -> None:
             problem = None if judged.cancelled() else judged.result()
             if problem is not None:
                 outcome.refuse(problem)
 
         with suppress(StoreClosed):
-            self.lane.run(partial(self._problem, asked)).add_done_callback(told)
+            self.lane.run(partial(self._problem, asked)).add_done_callback(report_problem)
 
     def _problem(self, asked: partial[Any]) -> Exception | None:
         """Return the error that the call raises for its arguments.
@@ -91,7 +91,7 @@ class Judge:
         return None
 
 
-def _asked(call: Callable[[], object] | None) -> partial[Any] | None:
+def _method_call(call: Callable[[], object] | None) -> partial[Any] | None:
     """Return a call's method and arguments as a ``partial``. Return None if they are unknown."""
     while isinstance(call, partial):
         if hasattr(call.func, "__self__") and not isinstance(call.args[0] if call.args else None, partial):

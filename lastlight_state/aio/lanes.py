@@ -96,7 +96,7 @@ class _Calls:
         told: Completions | None = None
         self.queue.soon()
         while True:
-            watches = told is not None and (told.waiting or self.abandon is not None)
+            watches = told is not None and (told.has_outcomes or self.abandon is not None)
             try:
                 item = self.queue.get(AGAIN) if watches else self.queue.get()
             except TimeoutError:
@@ -131,7 +131,7 @@ class _Calls:
 
     def _look_after(self, told: Completions) -> None:
         """Wake a loop again that has undelivered outcomes. If a loop is closed, end the blocks of its tasks."""
-        if told.waiting:
+        if told.has_outcomes:
             told.wake()
         if self.abandon is not None and told.is_over:
             abandon, self.abandon = self.abandon(), None
@@ -198,11 +198,11 @@ class Lane:
         outcome.patience = Patience()
         if on_cancel is not None:
             outcome.on_cancel = on_cancel
-        return self._queued(outcome)
+        return self._queue_outcome(outcome)
 
     def finish(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Queue a call that cleans up. It is run and awaited even if the task is cancelled."""
-        return self._queued(self._outcome(call))
+        return self._queue_outcome(self._outcome(call))
 
     def post(self, call: Callable[[], object]) -> None:
         """Queue ``call`` for a thread of the lane, without a future for its result.
@@ -218,7 +218,7 @@ class Lane:
             raise MisuseError("this store was opened before fork(): open one in the child")
         return Outcome(call, asyncio.get_running_loop())
 
-    def _queued(self, outcome: Outcome) -> Outcome:
+    def _queue_outcome(self, outcome: Outcome) -> Outcome:
         loop = outcome.get_loop()
         completions = self._completions.get(loop)
         if completions is None:

@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from lastlight_state.aio.blocks import PinnedBlock, PinnedRunner, Tasks, refuse_inside
-from lastlight_state.aio.forward import Face, Runner, reading, writing
+from lastlight_state.aio.forward import Face, Runner, forward_read, forward_write
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes
 from lastlight_state.files.mailbox.agent.inbox import AgentInbox
 from lastlight_state.files.mailbox.agent.outbox import AgentOutbox, AgentRouting
@@ -31,71 +31,71 @@ T = TypeVar("T")
 class AsyncHostInbox(Face[HostInbox]):
     """The async form of ``host.inbox``."""
 
-    send = writing(HostInbox.send)
-    ensure = writing(HostInbox.ensure)
-    send_many = writing(HostInbox.send_many)
-    get = reading(HostInbox.get)
-    find = reading(HostInbox.find)
-    list = reading(HostInbox.list)
-    count_due = reading(HostInbox.count_due)
-    fail = writing(HostInbox.fail)
-    retry = writing(HostInbox.retry)
-    prune = writing(HostInbox.prune)
-    find_return_path = reading(HostInbox.find_return_path)
-    resolve_seq = reading(HostInbox.resolve_seq)
+    send = forward_write(HostInbox.send)
+    ensure = forward_write(HostInbox.ensure)
+    send_many = forward_write(HostInbox.send_many)
+    get = forward_read(HostInbox.get)
+    find = forward_read(HostInbox.find)
+    list = forward_read(HostInbox.list)
+    count_due = forward_read(HostInbox.count_due)
+    fail = forward_write(HostInbox.fail)
+    retry = forward_write(HostInbox.retry)
+    prune = forward_write(HostInbox.prune)
+    find_return_path = forward_read(HostInbox.find_return_path)
+    resolve_seq = forward_read(HostInbox.resolve_seq)
 
 
 class AsyncHostTasks(Face[HostTasks]):
     """The async form of ``host.tasks``."""
 
-    create = writing(HostTasks.create)
-    update = writing(HostTasks.update)
-    pause = writing(HostTasks.pause)
-    resume = writing(HostTasks.resume)
-    cancel = writing(HostTasks.cancel)
-    get = reading(HostTasks.get)
-    find = reading(HostTasks.find)
-    list = reading(HostTasks.list)
+    create = forward_write(HostTasks.create)
+    update = forward_write(HostTasks.update)
+    pause = forward_write(HostTasks.pause)
+    resume = forward_write(HostTasks.resume)
+    cancel = forward_write(HostTasks.cancel)
+    get = forward_read(HostTasks.get)
+    find = forward_read(HostTasks.find)
+    list = forward_read(HostTasks.list)
 
 
 class AsyncHostOutbox(Face[HostOutbox]):
     """The async form of ``host.outbox``. The adapter of `drain` is a plain function, called on a worker thread."""
 
-    take_due = writing(HostOutbox.take_due)
-    mark_delivered = writing(HostOutbox.mark_delivered)
-    mark_failed = writing(HostOutbox.mark_failed)
-    drain = writing(HostOutbox.drain)
-    requeue = writing(HostOutbox.requeue)
-    list_failed = reading(HostOutbox.list_failed)
-    list_waiting = reading(HostOutbox.list_waiting)
-    get = reading(HostOutbox.get)
-    find = reading(HostOutbox.find)
-    files = reading(HostOutbox.files)
-    resolve_seq = reading(HostOutbox.resolve_seq)
-    wait = reading(HostOutbox.wait)
+    take_due = forward_write(HostOutbox.take_due)
+    mark_delivered = forward_write(HostOutbox.mark_delivered)
+    mark_failed = forward_write(HostOutbox.mark_failed)
+    drain = forward_write(HostOutbox.drain)
+    requeue = forward_write(HostOutbox.requeue)
+    list_failed = forward_read(HostOutbox.list_failed)
+    list_waiting = forward_read(HostOutbox.list_waiting)
+    get = forward_read(HostOutbox.get)
+    find = forward_read(HostOutbox.find)
+    files = forward_read(HostOutbox.files)
+    resolve_seq = forward_read(HostOutbox.resolve_seq)
+    wait = forward_read(HostOutbox.wait)
 
 
 class AsyncHostSweep(Face[HostSweep]):
     """The async form of ``host.sweep``."""
 
-    sync = writing(HostSweep.sync)
-    advance = writing(HostSweep.advance)
-    claims = reading(HostSweep.claims)
-    assess = reading(HostSweep.assess)
-    release = writing(HostSweep.release)
-    expire = writing(HostSweep.expire)
-    tidy = writing(HostSweep.tidy)
-    run = writing(HostSweep.run)
+    sync = forward_write(HostSweep.sync)
+    advance = forward_write(HostSweep.advance)
+    claims = forward_read(HostSweep.claims)
+    assess = forward_read(HostSweep.assess)
+    release = forward_write(HostSweep.release)
+    expire = forward_write(HostSweep.expire)
+    tidy = forward_write(HostSweep.tidy)
+    run = forward_write(HostSweep.run)
 
 
 class AsyncHostRouting(Face[HostRouting]):
     """The async form of ``host.routing``."""
 
-    replace_destinations = writing(HostRouting.replace_destinations)
-    list_destinations = reading(HostRouting.list_destinations)
-    put_default = writing(HostRouting.put_default)
-    find_default = reading(HostRouting.find_default)
-    allows = reading(HostRouting.allows)
+    replace_destinations = forward_write(HostRouting.replace_destinations)
+    list_destinations = forward_read(HostRouting.list_destinations)
+    put_default = forward_write(HostRouting.put_default)
+    find_default = forward_read(HostRouting.find_default)
+    allows = forward_read(HostRouting.allows)
 
 
 class _Outside:
@@ -180,58 +180,58 @@ class AsyncHostMailbox(_Side[HostMailbox]):
     #: The destinations that the agent may send to.
     routing: Part[AsyncHostRouting] = Part("lastlight_state.aio.mailbox.AsyncHostRouting")
 
-    status = reading(HostMailbox.status)
-    verify = reading(HostMailbox.verify)
+    status = forward_read(HostMailbox.status)
+    verify = forward_read(HostMailbox.verify)
 
 
 class AsyncAgentInbox(Face[AgentInbox]):
     """The async form of ``agent.inbox``."""
 
-    peek = reading(AgentInbox.peek)
-    take = writing(AgentInbox.take)
-    claim = writing(AgentInbox.claim)
-    complete = writing(AgentInbox.complete)
-    fail = writing(AgentInbox.fail)
-    release = writing(AgentInbox.release)
-    get = reading(AgentInbox.get)
-    find = reading(AgentInbox.find)
-    find_response = reading(AgentInbox.find_response)
-    wait = reading(AgentInbox.wait)
+    peek = forward_read(AgentInbox.peek)
+    take = forward_write(AgentInbox.take)
+    claim = forward_write(AgentInbox.claim)
+    complete = forward_write(AgentInbox.complete)
+    fail = forward_write(AgentInbox.fail)
+    release = forward_write(AgentInbox.release)
+    get = forward_read(AgentInbox.get)
+    find = forward_read(AgentInbox.find)
+    find_response = forward_read(AgentInbox.find_response)
+    wait = forward_read(AgentInbox.wait)
 
 
 class AsyncAgentOutbox(Face[AgentOutbox]):
     """The async form of ``agent.outbox``."""
 
-    send = writing(AgentOutbox.send)
-    edit = writing(AgentOutbox.edit)
-    react = writing(AgentOutbox.react)
-    prune = writing(AgentOutbox.prune)
-    resolve_seq = reading(AgentOutbox.resolve_seq)
-    get = reading(AgentOutbox.get)
-    find = reading(AgentOutbox.find)
-    list = reading(AgentOutbox.list)
-    delivery = reading(AgentOutbox.delivery)
+    send = forward_write(AgentOutbox.send)
+    edit = forward_write(AgentOutbox.edit)
+    react = forward_write(AgentOutbox.react)
+    prune = forward_write(AgentOutbox.prune)
+    resolve_seq = forward_read(AgentOutbox.resolve_seq)
+    get = forward_read(AgentOutbox.get)
+    find = forward_read(AgentOutbox.find)
+    list = forward_read(AgentOutbox.list)
+    delivery = forward_read(AgentOutbox.delivery)
 
 
 class AsyncAgentRouting(Face[AgentRouting]):
     """The async form of ``agent.routing``."""
 
-    find_default = reading(AgentRouting.find_default)
-    resolve = reading(AgentRouting.resolve)
-    list_destinations = reading(AgentRouting.list_destinations)
+    find_default = forward_read(AgentRouting.find_default)
+    resolve = forward_read(AgentRouting.resolve)
+    list_destinations = forward_read(AgentRouting.list_destinations)
 
 
 class AsyncAgentState(Face[AgentState]):
     """The async form of ``agent.state``."""
 
-    get = reading(AgentState.get)
-    find = reading(AgentState.find)
-    put = writing(AgentState.put)
-    clear = writing(AgentState.clear)
-    list = reading(AgentState.list)
-    continuation = writing(AgentState.continuation)
-    put_continuation = writing(AgentState.put_continuation)
-    clear_continuation = writing(AgentState.clear_continuation)
+    get = forward_read(AgentState.get)
+    find = forward_read(AgentState.find)
+    put = forward_write(AgentState.put)
+    clear = forward_write(AgentState.clear)
+    list = forward_read(AgentState.list)
+    continuation = forward_write(AgentState.continuation)
+    put_continuation = forward_write(AgentState.put_continuation)
+    clear_continuation = forward_write(AgentState.clear_continuation)
 
 
 class AsyncAgentMailbox(_Side[AgentMailbox]):
@@ -251,20 +251,20 @@ class AsyncAgentMailbox(_Side[AgentMailbox]):
         """Return the id of the agent's instance (one start of the agent) for which this object writes."""
         return self._target.instance
 
-    start = writing(AgentMailbox.start)
-    beat = writing(AgentMailbox.beat)
-    tool_started = writing(AgentMailbox.tool_started)
-    tool_finished = writing(AgentMailbox.tool_finished)
-    status = reading(AgentMailbox.status)
-    verify = reading(AgentMailbox.verify)
+    start = forward_write(AgentMailbox.start)
+    beat = forward_write(AgentMailbox.beat)
+    tool_started = forward_write(AgentMailbox.tool_started)
+    tool_finished = forward_write(AgentMailbox.tool_finished)
+    status = forward_read(AgentMailbox.status)
+    verify = forward_read(AgentMailbox.verify)
 
 
 class AsyncMailboxes(Face[Mailboxes]):
     """The async form of ``store.mailbox``."""
 
-    list = reading(Mailboxes.list)
-    sweep = writing(Mailboxes.sweep)
-    prune = writing(Mailboxes.prune)
+    list = forward_read(Mailboxes.list)
+    sweep = forward_write(Mailboxes.sweep)
+    prune = forward_write(Mailboxes.prune)
 
     @property
     def root(self) -> Path:

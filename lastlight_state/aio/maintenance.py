@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator
 
-from lastlight_state.aio.blocks import StopEvent, streamed
-from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.blocks import StopEvent, stream_items
+from lastlight_state.aio.forward import Face, forward_read, forward_write
 from lastlight_state.lazy import Part
 from lastlight_state.maintenance import (
     AgentSessions,
@@ -35,19 +35,19 @@ from lastlight_state.maintenance.upkeep.stats import Statistics
 class AsyncStatistics(Face[Statistics]):
     """The async form of ``store.maintenance.stats``."""
 
-    collect = reading(Statistics.collect)
+    collect = forward_read(Statistics.collect)
 
 
 class AsyncCheckpoints(Face[Checkpoints]):
     """The async form of ``store.maintenance.checkpoint``."""
 
-    run = writing(Checkpoints.run)
+    run = forward_write(Checkpoints.run)
 
 
 class AsyncVacuum(Face[Vacuum]):
     """The async form of ``store.maintenance.vacuum``."""
 
-    run = writing(Vacuum.run)
+    run = forward_write(Vacuum.run)
 
 
 class AsyncReencrypt(Face[Reencrypt]):
@@ -56,14 +56,14 @@ class AsyncReencrypt(Face[Reencrypt]):
     It runs on the readers' threads, because it is long and its writes are short.
     """
 
-    plan = reading(Reencrypt.plan)
-    run = reading(Reencrypt.run)
+    plan = forward_read(Reencrypt.plan)
+    run = forward_read(Reencrypt.run)
 
 
 class AsyncDoctor(Face[Doctor]):
     """The async form of ``store.maintenance.doctor``."""
 
-    examine = reading(Doctor.examine)
+    examine = forward_read(Doctor.examine)
 
 
 class AsyncPrune(Face[Prune]):
@@ -72,52 +72,52 @@ class AsyncPrune(Face[Prune]):
     It runs on the readers' threads, because it is long and its writes are short.
     """
 
-    plan = reading(Prune.plan)
-    run = reading(Prune.run)
-    resume = reading(Prune.resume)
+    plan = forward_read(Prune.plan)
+    run = forward_read(Prune.run)
+    resume = forward_read(Prune.resume)
 
 
 class AsyncReap(Face[Reap]):
     """The async form of ``store.maintenance.reap``. It runs on the readers' threads, as a prune does."""
 
-    plan = reading(Reap.plan)
-    run = reading(Reap.run)
+    plan = forward_read(Reap.plan)
+    run = forward_read(Reap.run)
 
 
 class AsyncBackup(Face[Backup]):
     """The async form of ``store.maintenance.backup``. It only reads from this store, and writes elsewhere."""
 
-    create = reading(Backup.create)
-    verify = reading(Backup.verify)
-    restore = reading(Backup.restore)
+    create = forward_read(Backup.create)
+    verify = forward_read(Backup.verify)
+    restore = forward_read(Backup.restore)
 
 
 class AsyncCopy(Face[Copy]):
     """The async form of ``store.maintenance.copy``. It only reads from this store, and writes to another."""
 
-    plan = reading(Copy.plan)
-    run = reading(Copy.run)
-    resume = reading(Copy.resume)
+    plan = forward_read(Copy.plan)
+    run = forward_read(Copy.run)
+    resume = forward_read(Copy.resume)
 
 
 class AsyncRedact(Face[Redact]):
     """The async form of ``store.maintenance.redact``. It runs on the readers' threads, as a prune does."""
 
-    plan = reading(Redact.plan)
-    run = reading(Redact.run)
+    plan = forward_read(Redact.plan)
+    run = forward_read(Redact.run)
 
 
 class AsyncErase(Face[Erase]):
     """The async form of ``store.maintenance.erase``. It runs on the readers' threads, as a prune does."""
 
-    plan = reading(Erase.plan)
-    run = reading(Erase.run)
+    plan = forward_read(Erase.plan)
+    run = forward_read(Erase.run)
 
 
 class AsyncTimeline(Face[Timeline]):
     """The async form of ``store.maintenance.timeline``."""
 
-    list = reading(Timeline.list)
+    list = forward_read(Timeline.list)
 
     def follow(
         self,
@@ -131,7 +131,7 @@ class AsyncTimeline(Face[Timeline]):
     ) -> AsyncIterator[FollowedEntry]:
         """See `Timeline.follow`. Ends when the loop over it is left or its task is cancelled."""
         left = StopEvent(stop)
-        return streamed(
+        return stream_items(
             lambda: self._target.follow(
                 run_id,
                 after=after,
@@ -147,49 +147,49 @@ class AsyncTimeline(Face[Timeline]):
 class AsyncAgentSessions(Face[AgentSessions]):
     """The async form of ``store.maintenance.agent_sessions``."""
 
-    list = reading(AgentSessions.list)
-    repo_for_session = reading(AgentSessions.repo_for_session)
+    list = forward_read(AgentSessions.list)
+    repo_for_session = forward_read(AgentSessions.repo_for_session)
 
 
 class AsyncChats(Face[Chats]):
     """The async form of ``store.maintenance.chats``."""
 
-    list = reading(Chats.list)
-    get = reading(Chats.get)
-    messages = reading(Chats.messages)
-    log_path = reading(Chats.log_path)
+    list = forward_read(Chats.list)
+    get = forward_read(Chats.get)
+    messages = forward_read(Chats.messages)
+    log_path = forward_read(Chats.log_path)
 
 
 class AsyncRepair(Face[Repair]):
     """The async form of ``store.maintenance.repair``."""
 
-    scan = reading(Repair.scan)
-    seal = writing(Repair.seal)
-    salvage = writing(Repair.salvage)
+    scan = forward_read(Repair.scan)
+    seal = forward_write(Repair.seal)
+    salvage = forward_write(Repair.salvage)
 
 
 class AsyncImports(Face[Imports]):
     """The async form of ``store.maintenance.imports``. It runs on the readers' threads, as a prune does."""
 
-    detect = reading(Imports.detect)
-    plan = reading(Imports.plan)
-    run = reading(Imports.run)
+    detect = forward_read(Imports.detect)
+    plan = forward_read(Imports.plan)
+    run = forward_read(Imports.run)
 
 
 class AsyncBundles(Face[Bundles]):
     """The async form of ``store.maintenance.bundles``. It runs on the readers' threads, as a prune does."""
 
-    export = reading(Bundles.export)
-    read = reading(Bundles.read)
-    plan = reading(Bundles.plan)
-    load = reading(Bundles.load)
+    export = forward_read(Bundles.export)
+    read = forward_read(Bundles.read)
+    plan = forward_read(Bundles.plan)
+    load = forward_read(Bundles.load)
 
 
 class AsyncCounters(Face[Counters]):
     """The async form of ``store.maintenance.counters``. It runs on the readers' threads, as a prune does."""
 
-    plan = reading(Counters.plan)
-    run = reading(Counters.run)
+    plan = forward_read(Counters.plan)
+    run = forward_read(Counters.run)
 
 
 class AsyncMaintenance(Face[Maintenance]):

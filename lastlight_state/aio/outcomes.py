@@ -143,7 +143,7 @@ class Completions:
             self.wake()
 
     @property
-    def waiting(self) -> bool:
+    def has_outcomes(self) -> bool:
         """True if there are outcomes to deliver."""
         return bool(self._done)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from lastlight_state.aio.blocks import streamed
-from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.blocks import stream_items
+from lastlight_state.aio.forward import Face, forward_read, forward_write
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.files.run_log import (
     Checks,
@@ -51,17 +51,17 @@ class _InTurn:
 class AsyncRunWriter(Face[RunWriter]):
     """A `RunWriter` for ``async with``. Calls keep their order, even if they are not awaited one by one."""
 
-    append = writing(RunWriter.append)
-    run_start = writing(RunWriter.run_start)
-    context = writing(RunWriter.context)
-    event = writing(RunWriter.event)
-    tool_output = writing(RunWriter.tool_output)
-    llm_request = writing(RunWriter.llm_request)
-    llm_response = writing(RunWriter.llm_response)
-    status = writing(RunWriter.status)
-    error = writing(RunWriter.error)
-    end = writing(RunWriter.end)
-    flush = writing(RunWriter.flush)
+    append = forward_write(RunWriter.append)
+    run_start = forward_write(RunWriter.run_start)
+    context = forward_write(RunWriter.context)
+    event = forward_write(RunWriter.event)
+    tool_output = forward_write(RunWriter.tool_output)
+    llm_request = forward_write(RunWriter.llm_request)
+    llm_response = forward_write(RunWriter.llm_response)
+    status = forward_write(RunWriter.status)
+    error = forward_write(RunWriter.error)
+    end = forward_write(RunWriter.end)
+    flush = forward_write(RunWriter.flush)
 
     def __init__(self, target: RunWriter) -> None:
         self._turns = _InTurn()
@@ -119,7 +119,7 @@ class AsyncRunReading:
         self.facts = target
 
     def __aiter__(self) -> AsyncIterator[RunRecord]:
-        return streamed(lambda: iter(self.facts))
+        return stream_items(lambda: iter(self.facts))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.facts, name)
@@ -128,14 +128,14 @@ class AsyncRunReading:
 class AsyncRuns(Face[Runs]):
     """The async form of ``store.run_log.runs``."""
 
-    tail = reading(Runs.tail)
-    last = reading(Runs.last)
-    find = reading(Runs.find)
-    get = reading(Runs.get)
-    list = reading(Runs.list)
-    path = reading(Runs.path)
-    pack = writing(Runs.pack)
-    prune = writing(Runs.prune)
+    tail = forward_read(Runs.tail)
+    last = forward_read(Runs.last)
+    find = forward_read(Runs.find)
+    get = forward_read(Runs.get)
+    list = forward_read(Runs.list)
+    path = forward_read(Runs.path)
+    pack = forward_write(Runs.pack)
+    prune = forward_write(Runs.prune)
 
     async def start(self, header: RunHeader, *, invoke_seq: int = 0, on_error: OnError = "raise") -> AsyncRunWriter:
         """See `Runs.start`."""
@@ -158,21 +158,21 @@ class AsyncRuns(Face[Runs]):
 class AsyncReplay(Face[Replay]):
     """The async form of ``store.run_log.replay``."""
 
-    prompt = reading(Replay.prompt)
-    events = reading(Replay.events)
-    history = reading(Replay.history)
-    summarise = reading(Replay.summarise)
+    prompt = forward_read(Replay.prompt)
+    events = forward_read(Replay.events)
+    history = forward_read(Replay.history)
+    summarise = forward_read(Replay.summarise)
 
     def prompts(self, run_id: str) -> AsyncIterator[PromptTurn]:
         """See `Replay.prompts`. Raises `NotFound` only when the first turn is requested."""
-        return streamed(lambda: self._target.prompts(run_id))
+        return stream_items(lambda: self._target.prompts(run_id))
 
 
 class AsyncChecks(Face[Checks]):
     """The async form of ``store.run_log.checks``."""
 
-    validate = reading(Checks.validate)
-    salvage = writing(Checks.salvage)
+    validate = forward_read(Checks.validate)
+    salvage = forward_write(Checks.salvage)
 
 
 class AsyncStates(Face[States]):
@@ -181,13 +181,13 @@ class AsyncStates(Face[States]):
     The argument ``change`` of `update` is a plain function, run on a thread.
     """
 
-    find = reading(States.find)
-    get = reading(States.get)
-    put = writing(States.put)
-    update = writing(States.update)
-    list = reading(States.list)
-    clear = writing(States.clear)
-    reconstruct = reading(States.reconstruct)
+    find = forward_read(States.find)
+    get = forward_read(States.get)
+    put = forward_write(States.put)
+    update = forward_write(States.update)
+    list = forward_read(States.list)
+    clear = forward_write(States.clear)
+    reconstruct = forward_read(States.reconstruct)
 
 
 class AsyncRunLog(Face[RunLog]):

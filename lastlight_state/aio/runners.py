@@ -45,16 +45,16 @@ class Lanes:
 
     def close(self) -> None:
         """Accept no more calls."""
-        for lane in self._all:
+        for lane in self._all_lanes:
             lane.close()
 
     def join(self) -> None:
         """Wait until all accepted calls are done."""
-        for lane in self._all:
+        for lane in self._all_lanes:
             lane.join()
 
     @property
-    def _all(self) -> set[Lane]:
+    def _all_lanes(self) -> set[Lane]:
         return {self.readers, self.writers, self.file_readers, self.files}
 
 
@@ -80,14 +80,14 @@ class StoreRunner:
 
     def read(self, call: Callable[[], T]) -> Awaitable[T]:
         self.refuse_closed()
-        return self.readers.run(call) if self.lent is None else self._shared(self.readers, call)
+        return self.readers.run(call) if self.lent is None else self._run_on_shared_lane(self.readers, call)
 
     def write(self, call: Callable[[], T]) -> Awaitable[T]:
         self.refuse_closed()
-        return self.writers.run(call) if self.lent is None else self._shared(self.writers, call)
+        return self.writers.run(call) if self.lent is None else self._run_on_shared_lane(self.writers, call)
 
     def finish(self, call: Callable[[], T]) -> Awaitable[T]:
-        return self._kept(self.writers.finish(call))
+        return self._keep_call(self.writers.finish(call))
 
     def refuse_closed(self) -> None:
         """Raise `NestedTransaction` if a task inside a transaction makes a call through the store itself."""
@@ -110,13 +110,13 @@ class StoreRunner:
         self.judge.lane.close()
         close()
 
-    def _shared(self, lane: Lane, call: Callable[[], T]) -> Awaitable[T]:
+    def _run_on_shared_lane(self, lane: Lane, call: Callable[[], T]) -> Awaitable[T]:
         """Run a call on a shared lane. Raises `StoreClosed` if this store is closed, because the lane stays open."""
         if not self.is_open:
             raise StoreClosed("the store is closed")
-        return self._kept(lane.run(call))
+        return self._keep_call(lane.run(call))
 
-    def _kept(self, taken: asyncio.Future[T]) -> asyncio.Future[T]:
+    def _keep_call(self, taken: asyncio.Future[T]) -> asyncio.Future[T]:
         """Keep a reference to a call on a shared lane until the call is done. Return the call."""
         if self.lent is not None:
             self._taken.add(taken)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.forward import Face, forward_read, forward_write
 from lastlight_state.states import States
 
 
 class AsyncStates(Face[States]):
     """The async form of ``store.states``."""
 
-    put = writing(States.put)
-    merge = writing(States.merge)
-    get = reading(States.get)
-    find = reading(States.find)
-    find_many = reading(States.find_many)
-    list = reading(States.list)
-    items = reading(States.items)
-    scopes = reading(States.scopes)
-    expire = writing(States.expire)
-    remove = writing(States.remove)
-    clear = writing(States.clear)
-    state_of = reading(States.state_of)
+    put = forward_write(States.put)
+    merge = forward_write(States.merge)
+    get = forward_read(States.get)
+    find = forward_read(States.find)
+    find_many = forward_read(States.find_many)
+    list = forward_read(States.list)
+    items = forward_read(States.items)
+    scopes = forward_read(States.scopes)
+    expire = forward_write(States.expire)
+    remove = forward_write(States.remove)
+    clear = forward_write(States.clear)
+    state_of = forward_read(States.state_of)

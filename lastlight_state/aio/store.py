@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 
-from lastlight_state.aio.blocks import JoinedBlock, PinnedBlock, PinnedRunner, entered, sync_of
+from lastlight_state.aio.blocks import JoinedBlock, PinnedBlock, PinnedRunner, enter_block, sync_of
 from lastlight_state.aio.forward import Runner
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.aio.runners import FileRunner, Lanes, StoreRunner
@@ -66,10 +66,10 @@ class Opening(Generic[P, S]):
 
     def __get__(self, store: object, owner: type[A]) -> Callable[P, Coroutine[Any, Any, A]]:
         @wraps(self._opens)
-        async def opened(*args: P.args, **kwargs: P.kwargs) -> A:
+        async def open_async(*args: P.args, **kwargs: P.kwargs) -> A:
             return await opened_as(owner, partial(self._opens, *args, **kwargs))
 
-        return opened
+        return open_async
 
 
 async def opened_as(kind: Callable[[S], A], opens: Callable[[], S], shared: Lane | None = None) -> A:
@@ -106,7 +106,7 @@ class AsyncDomains:
         self._target = target
         self._runner = runner
 
-    def _made(self, kind: type[Any], name: str) -> Any:
+    def _make_part(self, kind: type[Any], name: str) -> Any:
         return kind(getattr(self._target, name), self._runner)
 
     #: Runs and their steps: running work and the next work to do.
@@ -242,7 +242,7 @@ class AsyncStateStore(AsyncDomains):
         if connection is not None:
             joining = self._store.transaction(connection=sync_of(connection), claim=claim, label=label)
             return JoinedBlock(joining, AsyncTransaction, self._lanes.refuse_closed)
-        return self._pinned(self._store.transaction(claim=claim, label=label), AsyncTransaction)
+        return self._pinned_block(self._store.transaction(claim=claim, label=label), AsyncTransaction)
 
     @asynccontextmanager
     async def driving(self, claim: Claim) -> AsyncIterator[Driven[AsyncWorkflows, AsyncJournal, _Block]]:
@@ -250,7 +250,7 @@ class AsyncStateStore(AsyncDomains):
 
         If the task is cancelled inside the block, the run is released.
         """
-        async with entered(self._lanes, self._store._driving(claim, self.transaction)) as run:
+        async with enter_block(self._lanes, self._store._driving_block(claim, self.transaction)) as run:
             driven: Any = run
             driven.workflows = type(self.workflows)(run.workflows, self._lanes)
             driven.journal = type(self.journal)(run.journal, self._lanes)
@@ -258,7 +258,7 @@ class AsyncStateStore(AsyncDomains):
 
     def view(self) -> AbstractAsyncContextManager[AsyncView]:
         """See `StateStore.view`."""
-        return self._pinned(self._store.view(), AsyncView)
+        return self._pinned_block(self._store.view(), AsyncView)
 
     async def read(self, work: Callable[[View], T]) -> T:
         """See `StateStore.read`. ``work`` is a plain function that gets a sync view.
@@ -306,7 +306,7 @@ class AsyncStateStore(AsyncDomains):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _pinned(
+    def _pinned_block(
         self, block: AbstractContextManager[Any], kind: Callable[[Any, Runner], T]
     ) -> AbstractAsyncContextManager[T]:
         lanes = self._lanes

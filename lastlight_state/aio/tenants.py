@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Self, TypeVar
 
-from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.forward import Face, forward_read, forward_write
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.aio.runners import Lanes
 from lastlight_state.aio.store import AsyncStateStore, Opening, opened_as
@@ -50,13 +50,13 @@ class AsyncTenants(Face[Tenants]):
     #: Like `Tenants.open`, with the same parameters, but awaited.
     open = Opening(Tenants.open)
 
-    create = writing(Tenants.create)
-    list = reading(Tenants.list)
-    migrate = writing(Tenants.migrate)
-    due = reading(Tenants.due)
-    export = reading(Tenants.export)
-    erase = writing(Tenants.erase)
-    move = writing(Tenants.move)
+    create = forward_write(Tenants.create)
+    list = forward_read(Tenants.list)
+    migrate = forward_write(Tenants.migrate)
+    due = forward_read(Tenants.due)
+    export = forward_read(Tenants.export)
+    erase = forward_write(Tenants.erase)
+    move = forward_write(Tenants.move)
 
     @property
     def sync_tenants(self) -> Tenants:

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
-from lastlight_state.aio.blocks import block, entered
-from lastlight_state.aio.forward import Face, Runner, Waker, looked, reading, writing
+from lastlight_state.aio.blocks import block, enter_block
+from lastlight_state.aio.forward import Face, Runner, Waker, forward_read, forward_write, run_poll
 from lastlight_state.lazy import Part
 from lastlight_state.workflows import Claim, WorkflowRun, Workflows
 from lastlight_state.workflows.approvals import Approvals
@@ -30,66 +30,66 @@ if TYPE_CHECKING:
     from lastlight_state.workflows.claims.driving import DrivenRun
 
 
-async def _waited(runner: Runner, awaited: WorkWait) -> bool:
-    if await looked(runner, awaited.limit, awaited.look):
+async def _wait_for_work(runner: Runner, awaited: WorkWait) -> bool:
+    if await run_poll(runner, awaited.limit, awaited.look):
         return True
     woken = Waker()
     with awaited.arrivals(woken.up) as arrivals:
-        return await woken.arrived(arrivals)
+        return await woken.wait_for_arrival(arrivals)
 
 
 class AsyncRuns(Face[Runs]):
     """The async form of ``store.workflows.runs``."""
 
-    create = writing(Runs.create)
-    ensure = writing(Runs.ensure)
-    get = reading(Runs.get)
-    find = reading(Runs.find)
-    get_resume = reading(Runs.get_resume)
-    list = reading(Runs.list)
-    append_phase = writing(Runs.append_phase)
-    merge_scratch = writing(Runs.merge_scratch)
-    set_trace = writing(Runs.set_trace)
-    finish = writing(Runs.finish)
-    request_cancel = writing(Runs.request_cancel)
-    cancel = writing(Runs.cancel)
-    restart = writing(Runs.restart)
-    allow_restarts = writing(Runs.allow_restarts)
+    create = forward_write(Runs.create)
+    ensure = forward_write(Runs.ensure)
+    get = forward_read(Runs.get)
+    find = forward_read(Runs.find)
+    get_resume = forward_read(Runs.get_resume)
+    list = forward_read(Runs.list)
+    append_phase = forward_write(Runs.append_phase)
+    merge_scratch = forward_write(Runs.merge_scratch)
+    set_trace = forward_write(Runs.set_trace)
+    finish = forward_write(Runs.finish)
+    request_cancel = forward_write(Runs.request_cancel)
+    cancel = forward_write(Runs.cancel)
+    restart = forward_write(Runs.restart)
+    allow_restarts = forward_write(Runs.allow_restarts)
 
 
 class AsyncExecutions(Face[Executions]):
     """The async form of ``store.workflows.executions``."""
 
-    start = writing(Executions.start)
+    start = forward_write(Executions.start)
     running = block(Executions.running)
-    skip = writing(Executions.skip)
-    update = writing(Executions.update)
-    finish = writing(Executions.finish)
-    finish_phase = writing(Executions.finish_phase)
-    interrupt = writing(Executions.interrupt)
-    overrule = writing(Executions.overrule)
-    phase_state = reading(Executions.phase_state)
-    get = reading(Executions.get)
-    find_by_session = reading(Executions.find_by_session)
-    list = reading(Executions.list)
-    save_output = writing(Executions.save_output)
-    find_output = reading(Executions.find_output)
+    skip = forward_write(Executions.skip)
+    update = forward_write(Executions.update)
+    finish = forward_write(Executions.finish)
+    finish_phase = forward_write(Executions.finish_phase)
+    interrupt = forward_write(Executions.interrupt)
+    overrule = forward_write(Executions.overrule)
+    phase_state = forward_read(Executions.phase_state)
+    get = forward_read(Executions.get)
+    find_by_session = forward_read(Executions.find_by_session)
+    list = forward_read(Executions.list)
+    save_output = forward_write(Executions.save_output)
+    find_output = forward_read(Executions.find_output)
 
 
 class AsyncClaims(Face[Claims[Workflows]]):
     """The async form of ``store.workflows.claims``."""
 
-    list_claimable = reading(Claims.list_claimable)
-    take = writing(Claims.take)
-    try_take = writing(Claims.try_take)
-    take_next = writing(Claims.take_next)
-    heartbeat = writing(Claims.heartbeat)
-    heartbeat_many = writing(Claims.heartbeat_many)
-    confirm = writing(Claims.confirm)
-    transfer = writing(Claims.transfer)
-    release = writing(Claims.release)
-    give_up = writing(Claims.give_up)
-    find = reading(Claims.find)
+    list_claimable = forward_read(Claims.list_claimable)
+    take = forward_write(Claims.take)
+    try_take = forward_write(Claims.try_take)
+    take_next = forward_write(Claims.take_next)
+    heartbeat = forward_write(Claims.heartbeat)
+    heartbeat_many = forward_write(Claims.heartbeat_many)
+    confirm = forward_write(Claims.confirm)
+    transfer = forward_write(Claims.transfer)
+    release = forward_write(Claims.release)
+    give_up = forward_write(Claims.give_up)
+    find = forward_read(Claims.find)
 
     async def wait(
         self,
@@ -100,8 +100,8 @@ class AsyncClaims(Face[Claims[Workflows]]):
         poll_interval: float | None = None,
     ) -> bool:
         """See the sync `wait`. No thread is blocked during the wait."""
-        awaited = self._target._awaited(timeout, workflow_names, app_versions, poll_interval)
-        return await _waited(self._runner, awaited)
+        awaited = self._target._work_wait(timeout, workflow_names, app_versions, poll_interval)
+        return await _wait_for_work(self._runner, awaited)
 
     @asynccontextmanager
     async def driving(self, claim: Claim) -> AsyncIterator[DrivenRun[AsyncWorkflows]]:
@@ -109,7 +109,7 @@ class AsyncClaims(Face[Claims[Workflows]]):
 
         If the task is cancelled inside the block, the run is released.
         """
-        async with entered(self._runner, self._target.driving(claim)) as run:
+        async with enter_block(self._runner, self._target.driving(claim)) as run:
             driven = cast("DrivenRun[AsyncWorkflows]", run)
             driven.workflows = AsyncWorkflows(run.workflows, self._runner)
             yield driven
@@ -118,81 +118,81 @@ class AsyncClaims(Face[Claims[Workflows]]):
 class AsyncLoops(Face[Loops]):
     """The async form of ``store.workflows.loops``."""
 
-    put = writing(Loops.put)
-    advance = writing(Loops.advance)
-    finish = writing(Loops.finish)
-    find = reading(Loops.find)
-    list = reading(Loops.list)
-    carry = writing(Loops.carry)
-    find_output = reading(Loops.find_output)
+    put = forward_write(Loops.put)
+    advance = forward_write(Loops.advance)
+    finish = forward_write(Loops.finish)
+    find = forward_read(Loops.find)
+    list = forward_read(Loops.list)
+    carry = forward_write(Loops.carry)
+    find_output = forward_read(Loops.find_output)
 
 
 class AsyncNodes(Face[Nodes]):
     """The async form of ``store.workflows.nodes``."""
 
-    put = writing(Nodes.put)
-    put_many = writing(Nodes.put_many)
-    update = writing(Nodes.update)
-    get = reading(Nodes.get)
-    find = reading(Nodes.find)
-    list = reading(Nodes.list)
-    counts = reading(Nodes.counts)
-    list_due = reading(Nodes.list_due)
-    list_waiting = reading(Nodes.list_waiting)
+    put = forward_write(Nodes.put)
+    put_many = forward_write(Nodes.put_many)
+    update = forward_write(Nodes.update)
+    get = forward_read(Nodes.get)
+    find = forward_read(Nodes.find)
+    list = forward_read(Nodes.list)
+    counts = forward_read(Nodes.counts)
+    list_due = forward_read(Nodes.list_due)
+    list_waiting = forward_read(Nodes.list_waiting)
 
 
 class AsyncOverrides(Face[Overrides]):
     """The async form of ``store.workflows.overrides``."""
 
-    is_enabled = reading(Overrides.is_enabled)
-    put = writing(Overrides.put)
-    find = reading(Overrides.find)
-    list = reading(Overrides.list)
-    clear = writing(Overrides.clear)
+    is_enabled = forward_read(Overrides.is_enabled)
+    put = forward_write(Overrides.put)
+    find = forward_read(Overrides.find)
+    list = forward_read(Overrides.list)
+    clear = forward_write(Overrides.clear)
 
 
 class AsyncApprovals(Face[Approvals]):
     """The async form of ``store.workflows.approvals``."""
 
-    create = writing(Approvals.create)
-    pause = writing(Approvals.pause)
-    answer = writing(Approvals.answer)
-    consume = writing(Approvals.consume)
-    cancel = writing(Approvals.cancel)
-    expire_due = writing(Approvals.expire_due)
-    get = reading(Approvals.get)
-    find = reading(Approvals.find)
-    list_for_run = reading(Approvals.list_for_run)
-    list = reading(Approvals.list)
-    list_pending = reading(Approvals.list_pending)
-    count_pending = reading(Approvals.count_pending)
-    list_history = reading(Approvals.list_history)
+    create = forward_write(Approvals.create)
+    pause = forward_write(Approvals.pause)
+    answer = forward_write(Approvals.answer)
+    consume = forward_write(Approvals.consume)
+    cancel = forward_write(Approvals.cancel)
+    expire_due = forward_write(Approvals.expire_due)
+    get = forward_read(Approvals.get)
+    find = forward_read(Approvals.find)
+    list_for_run = forward_read(Approvals.list_for_run)
+    list = forward_read(Approvals.list)
+    list_pending = forward_read(Approvals.list_pending)
+    count_pending = forward_read(Approvals.count_pending)
+    list_history = forward_read(Approvals.list_history)
 
 
 class AsyncHumanRequests(Face[HumanRequests]):
     """The async form of ``store.workflows.human_requests``."""
 
-    create = writing(HumanRequests.create)
-    pause = writing(HumanRequests.pause)
-    answer = writing(HumanRequests.answer)
-    cancel = writing(HumanRequests.cancel)
-    reopen = writing(HumanRequests.reopen)
-    expire_due = writing(HumanRequests.expire_due)
-    get = reading(HumanRequests.get)
-    find = reading(HumanRequests.find)
-    list_for_run = reading(HumanRequests.list_for_run)
-    list_pending = reading(HumanRequests.list_pending)
-    count_pending = reading(HumanRequests.count_pending)
+    create = forward_write(HumanRequests.create)
+    pause = forward_write(HumanRequests.pause)
+    answer = forward_write(HumanRequests.answer)
+    cancel = forward_write(HumanRequests.cancel)
+    reopen = forward_write(HumanRequests.reopen)
+    expire_due = forward_write(HumanRequests.expire_due)
+    get = forward_read(HumanRequests.get)
+    find = forward_read(HumanRequests.find)
+    list_for_run = forward_read(HumanRequests.list_for_run)
+    list_pending = forward_read(HumanRequests.list_pending)
+    count_pending = forward_read(HumanRequests.count_pending)
 
 
 class AsyncQueue(Face[Queue]):
     """The async form of ``store.workflows.queue``."""
 
-    list = reading(Queue.list)
-    admit = writing(Queue.admit)
-    admit_next = writing(Queue.admit_next)
-    requeue = writing(Queue.requeue)
-    expire = writing(Queue.expire)
+    list = forward_read(Queue.list)
+    admit = forward_write(Queue.admit)
+    admit_next = forward_write(Queue.admit_next)
+    requeue = forward_write(Queue.requeue)
+    expire = forward_write(Queue.expire)
 
     async def wait(
         self,
@@ -206,65 +206,65 @@ class AsyncQueue(Face[Queue]):
         poll_interval: float | None = None,
     ) -> bool:
         """See the sync `wait`. No thread is blocked during the wait."""
-        awaited = self._target._awaited(
+        awaited = self._target._work_wait(
             cap, timeout, workflow_names, workflow_caps, app_versions, claimable, poll_interval
         )
-        return await _waited(self._runner, awaited)
+        return await _wait_for_work(self._runner, awaited)
 
 
 class AsyncWaits(Face[Waits]):
     """The async form of ``store.workflows.waits``."""
 
-    pause = writing(Waits.pause)
-    resume = writing(Waits.resume)
-    list_waiting = reading(Waits.list_waiting)
+    pause = forward_write(Waits.pause)
+    resume = forward_write(Waits.resume)
+    list_waiting = forward_read(Waits.list_waiting)
 
 
 class AsyncRollups(Face[Rollups]):
     """The async form of ``store.workflows.usage``."""
 
-    for_run = reading(Rollups.for_run)
-    daily = reading(Rollups.daily)
-    hourly = reading(Rollups.hourly)
-    by = reading(Rollups.by)
-    stats = reading(Rollups.stats)
-    failure_streak = reading(Rollups.failure_streak)
-    list_threads = reading(Rollups.list_threads)
+    for_run = forward_read(Rollups.for_run)
+    daily = forward_read(Rollups.daily)
+    hourly = forward_read(Rollups.hourly)
+    by = forward_read(Rollups.by)
+    stats = forward_read(Rollups.stats)
+    failure_streak = forward_read(Rollups.failure_streak)
+    list_threads = forward_read(Rollups.list_threads)
 
 
 class AsyncLookups(Face[Lookups]):
     """The async form of ``store.workflows.lookups``."""
 
-    find_for_trigger = reading(Lookups.find_for_trigger)
-    latest_by_workflow = reading(Lookups.latest_by_workflow)
-    list_children = reading(Lookups.list_children)
-    list_ancestors = reading(Lookups.list_ancestors)
-    list_transitions = reading(Lookups.list_transitions)
-    count = reading(Lookups.count)
-    names = reading(Lookups.names)
-    repos = reading(Lookups.repos)
-    activity = reading(Lookups.activity)
-    get_task = reading(Lookups.get_task)
-    get_errors = reading(Lookups.get_errors)
-    search_errors = reading(Lookups.search_errors)
+    find_for_trigger = forward_read(Lookups.find_for_trigger)
+    latest_by_workflow = forward_read(Lookups.latest_by_workflow)
+    list_children = forward_read(Lookups.list_children)
+    list_ancestors = forward_read(Lookups.list_ancestors)
+    list_transitions = forward_read(Lookups.list_transitions)
+    count = forward_read(Lookups.count)
+    names = forward_read(Lookups.names)
+    repos = forward_read(Lookups.repos)
+    activity = forward_read(Lookups.activity)
+    get_task = forward_read(Lookups.get_task)
+    get_errors = forward_read(Lookups.get_errors)
+    search_errors = forward_read(Lookups.search_errors)
 
 
 class AsyncHealth(Face[Health]):
     """The async form of ``store.workflows.health``."""
 
-    get_state = reading(Health.get_state)
-    get_states = reading(Health.get_states)
-    list_unhealthy = reading(Health.list_unhealthy)
+    get_state = forward_read(Health.get_state)
+    get_states = forward_read(Health.get_states)
+    list_unhealthy = forward_read(Health.list_unhealthy)
 
 
 class AsyncWorkers(Face[Workers]):
     """The async form of ``store.workflows.workers``."""
 
-    announce = writing(Workers.announce)
-    remove = writing(Workers.remove)
-    get = reading(Workers.get)
-    list = reading(Workers.list)
-    list_waiting = reading(Workers.list_waiting)
+    announce = forward_write(Workers.announce)
+    remove = forward_write(Workers.remove)
+    get = forward_read(Workers.get)
+    list = forward_read(Workers.list)
+    list_waiting = forward_read(Workers.list_waiting)
 
 
 class AsyncWorkflows(Face[Workflows]):

@@ -59,8 +59,8 @@ def backend_of_engine(engine: Engine, options: Options) -> Backend:
 def connect(settings: Settings, engine: Engine | None = None, *, glance: bool = False) -> Backend:
     """Return the backend that the settings name. It is not yet connected, and its schema is not yet checked.
 
-    ``glance`` with ``read_only`` is for a single read that leaves no files behind. Afterwards, `Backend.disturbed` is
-    true if the read must be repeated.
+    ``glance`` with ``read_only`` is for a single read that leaves no files behind. Afterwards, `Backend.is_disturbed`
+    is true if the read must be repeated.
     """
     options = _options(settings, glance=glance)
     if engine is not None:
@@ -167,10 +167,10 @@ def _opener(scheme: str) -> Opener:
     if scheme in _BUILT_IN:
         load(f"sqlalchemy.dialects.{scheme}")  # SQLAlchemy would import it later, in any thread
         return _BUILT_IN[scheme]
-    return run_imports(partial(_registered, scheme))
+    return run_imports(partial(_registered_opener, scheme))
 
 
-def _registered(scheme: str) -> Opener:
+def _registered_opener(scheme: str) -> Opener:
     registered = {point.name: point for point in entry_points(group=GROUP)}
     if scheme not in registered:
         known = sorted([*_BUILT_IN, "postgres", *registered])

@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends import urls
-from lastlight_state.backends.facts import Catalogue, Joinable, Listened, Measures, NamedLocks, Upkeep, logged
+from lastlight_state.backends.facts import Catalogue, Joinable, Listened, Measures, NamedLocks, Upkeep, log_statements
 from lastlight_state.backends.fair_lock import Turn
 from lastlight_state.backends.schemas import Schemas
 from lastlight_state.backends.vector_indexes import VectorIndexes
@@ -71,16 +71,16 @@ class Checkout(Turn):
     def of(cls, driver: Any, mode: Mode, owner: Any = None) -> Checkout:
         """Return a checkout of a connection that does not belong to the backend."""
         checkout = cls(mode)
-        checkout.lend(driver, owner)
+        checkout.attach(driver, owner)
         return checkout
 
-    def lend(self, driver: Any, owner: Any = None, before: Any = None) -> None:
+    def attach(self, driver: Any, owner: Any = None, before: Any = None) -> None:
         """Set the connection of this checkout."""
         self.driver = driver
         if self.backend is None:
             self.execute = driver.execute
         else:
-            self.execute = logged(driver.execute, self.backend)
+            self.execute = log_statements(driver.execute, self.backend)
             if self.backend.tells is not None:
                 self.backend.tells(self)
         self.owner = owner
@@ -91,14 +91,14 @@ class Checkout(Turn):
         self.backend.acquire(self.mode, self)
         return self
 
-    def abandoned(self, handle: object) -> None:
+    def end_interrupted(self, handle: object) -> None:
         with suppress(BaseException):  # the first exception goes on; the next caller finishes the recovery
             self.backend.recover(self)
 
     @staticmethod
     def _leave(checkout: Checkout, *raised: Any) -> None:
         backend, is_clean = checkout.backend, raised[0] is None
-        if checkout.gone:  # the garbage collector took the statement first: others may be undoing this by now
+        if checkout.is_gone:  # the garbage collector took the statement first: others may be undoing this by now
             backend.recover(checkout)
             return
         try:
@@ -208,7 +208,7 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
         return True
 
     @property
-    def disturbed(self) -> bool:
+    def is_disturbed(self) -> bool:
         """True if another process wrote to the file during a ``glance``: repeat the read without ``glance``."""
         return False
 
@@ -242,7 +242,7 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
 
         Raises the translated error for any other error, or if the database does its own waiting.
         """
-        raise self.failed(checkout, error) from error
+        raise self.unit_error(checkout, error) from error
 
     @abstractmethod
     def translate(self, error: Exception) -> StateError:
@@ -252,11 +252,11 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
         to the unit's last statement may have been lost.
         """
 
-    def failed(self, checkout: Checkout, error: Exception) -> StateError:
+    def unit_error(self, checkout: Checkout, error: Exception) -> StateError:
         """Return the library's error for a driver's error raised in the unit of this checkout."""
         return self.translate(error)
 
-    def fetched(self, cursor: Any) -> list[Any]:
+    def fetch_rows(self, cursor: Any) -> list[Any]:
         """Return all rows of a cursor. An unreadable value becomes a `lastlight_state.backends.facts.Unreadable`."""
         return list(cursor.fetchall())
 
@@ -290,7 +290,7 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
         ``sql`` inserts one row. If the iterator of blocks raises, the insert ends. Raises the driver's errors.
         """
 
-    def packed(self, columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any] | None:
+    def pack_columns(self, columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any] | None:
         """Pack the columns into a list of texts, so that one statement carries rows of several tables.
 
         Returns None if a statement for each table costs no extra round trip.
@@ -298,7 +298,7 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
         return None
 
     def packed_size(self, packed: ColumnElement[Any]) -> ColumnElement[int]:
-        """Return the approximate size in bytes of a list made by `packed`."""
+        """Return the approximate size in bytes of a list made by `pack_columns`."""
         raise NotSupported(f"{self.name} cannot pack columns into a list")
 
     def ask(
@@ -352,7 +352,7 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         """Return sizes and settings of the database and of those of these tables that exist. Reads no table."""
 
-    def forked(self) -> None:
+    def detach_child(self) -> None:
         """Detach a forked child process from its parent's connections, without using or closing them."""
 
     @abstractmethod

@@ -22,7 +22,7 @@ from lastlight_state.errors import NotSupported
 # Stored values that a driver cannot read: text that is not UTF-8, a time outside the calendar, a number too large for
 # JSON.
 #
-# One such value must not hide the rows beside it, so `Backend.fetched` puts an `Unreadable` in its place.
+# One such value must not hide the rows beside it, so `Backend.fetch_rows` puts an `Unreadable` in its place.
 
 
 class Unreadable:
@@ -55,7 +55,7 @@ Entry = tuple[str, str, str]
 Catalogue = Mapping[Entry, str]
 
 
-def squeezed(sql: str) -> str:
+def squeeze_sql(sql: str) -> str:
     """Return SQL text with each run of white space as one blank, so that line breaks make no difference."""
     return re.sub(r"\s+", " ", sql).strip().replace("( ", "(").replace(" )", ")")
 
@@ -119,13 +119,13 @@ class Malformed(NamedTuple):
 class Original(Protocol):
     """A database file of the original program, used through one connection. Only `loosen` and `repair` write to it."""
 
-    def limited(self) -> AbstractContextManager[None]:
+    def time_limit(self) -> AbstractContextManager[None]:
         """Return a block in which a statement is stopped if it takes longer than a file of this size can need."""
 
-    def displacing(self, tables: Collection[str]) -> list[str]:
+    def displacing_objects(self, tables: Collection[str]) -> list[str]:
         """Return a line for each view or virtual table that has the name of one of these tables."""
 
-    def computing(self, tables: Collection[str], known: Collection[Entry]) -> list[str]:
+    def unknown_triggers(self, tables: Collection[str], known: Collection[Entry]) -> list[str]:
         """Return a line for each unknown trigger or the like that runs when these tables are written."""
 
     def damages(self) -> list[str]:
@@ -134,13 +134,13 @@ class Original(Protocol):
     def orphans(self) -> list[str]:
         """Return, by table, the rows whose foreign keys refer to a row that does not exist."""
 
-    def malformed(self, table: str, key: Sequence[str], column: str, form: Form) -> Malformed:
+    def malformed_values(self, table: str, key: Sequence[str], column: str, form: Form) -> Malformed:
         """Return the column's values that are stored in another form than this library's."""
 
     def repair(self, table: str, column: str, form: Form) -> None:
         """Convert the values of the column to this form.
 
-        Unreadable values become NULL, so first check with `malformed`.
+        Unreadable values become NULL, so first check with `malformed_values`.
         """
 
     def loosen(self, table: str) -> int:
@@ -224,7 +224,7 @@ class Upkeep:
         """
         raise NotSupported(f"{self.name} does not examine itself")
 
-    def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
+    def malformed_condition(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
         """Return the SQL condition that a stored value has another form; None if no such value can be stored."""
         return None
 
@@ -263,7 +263,7 @@ class Upkeep:
         """Insert rows of these columns, in the driver's own types, in the fastest way."""
         raise NotSupported(f"{self.name} cannot be copied into by this library")
 
-    def given(self, checkout: Any, table: str, column: str) -> int | None:
+    def last_number(self, checkout: Any, table: str, column: str) -> int | None:
         """Return the last number generated for this column, also if its row was deleted; None if none was."""
         return None
 
@@ -302,7 +302,7 @@ class Upkeep:
 _log = logging.getLogger("lastlight_state.statements")
 
 
-def logged(execute: Callable[..., Any], backend: Any) -> Callable[..., Any]:
+def log_statements(execute: Callable[..., Any], backend: Any) -> Callable[..., Any]:
     """Return a function that executes and logs statements, or ``execute`` itself if the logger is off.
 
     A log line has the statement and the milliseconds until its first row, never the statement's values.
@@ -311,7 +311,7 @@ def logged(execute: Callable[..., Any], backend: Any) -> Callable[..., Any]:
     if slow_seconds is None and not _log.isEnabledFor(logging.DEBUG):
         return execute
 
-    def told(sql: Any, *values: Any, **options: Any) -> Any:
+    def execute_and_log(sql: Any, *values: Any, **options: Any) -> Any:
         began = time.perf_counter()
         cursor = execute(sql, *values, **options)
         took = time.perf_counter() - began
@@ -321,7 +321,7 @@ def logged(execute: Callable[..., Any], backend: Any) -> Callable[..., Any]:
             _log.debug("%.1f ms: %s", took * 1_000, _text(sql))
         return cursor
 
-    return told
+    return execute_and_log
 
 
 def _text(sql: Any) -> str:
@@ -335,14 +335,14 @@ def _text(sql: Any) -> str:
 class NamedLocks(ABC):
     """The part of the backend that holds named locks for units."""
 
-    #: True if `locked` exists: the lock, a statement and the commit reach the server in one message.
+    #: True if `execute_locked` exists: the lock, a statement and the commit reach the server in one message.
     locks_in_one_trip = False
 
     @abstractmethod
     def named_lock(self, checkout: Any, name: str) -> None:
         """Hold the lock ``name`` until the unit ends. Other callers that request it wait."""
 
-    def locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
+    def execute_locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
         """Run one statement while the lock ``name`` is held, and return its cursor.
 
         The statement sees all that earlier holders committed. Outside a transaction, the message that sends the

@@ -39,7 +39,7 @@ class Turn(HeldResource):
     gate: threading.Lock | None = None
     thread: int = 0
     #: True if the holder of the lock may run this caller's work as well (`backends.sqlite.group_commit`).
-    shares = False
+    groupable = False
     #: The context for that work, while the caller waits. The thread that pops it runs the work.
     offered: list[Context] | None = None
     #: The group that runs this caller's work.
@@ -97,7 +97,7 @@ class FairLock:
         if len(turns) >= self._places:
             self._call_forward()
 
-    def waiting(self) -> list[Turn]:
+    def waiting_turns(self) -> list[Turn]:
         """Return the waiting callers in the order of the queue."""
         return list(islice(self._turns.copy(), self._places, None))
 
@@ -111,19 +111,19 @@ class FairLock:
 
     def serves(self, turn: Turn) -> bool:
         """True if the caller is near enough to the front of the queue to have a place."""
-        return turn in self._served()
+        return turn in self._served_turns()
 
     def _wait(self, turn: Turn, timeout: float) -> bool:
         gate = turn.gate = waiting.closed_gate()
         end = waiting.until(waiting.left_of(timeout))
-        if turn.shares:
+        if turn.groupable:
             turn.offered = [copy_context()]
         while True:
             group = turn.group
             if group is not None and group.state == "committed":
                 return True
             self._dismiss_the_gone()
-            served = self._served()
+            served = self._served_turns()
             if turn in served:
                 turn.withdraw()
                 return True
@@ -135,8 +135,8 @@ class FairLock:
             _wait_at(gate, turn, min(left, LOOK_SECONDS))
 
     def _dismiss_the_gone(self) -> None:
-        for turn in self._served():
-            if turn.gone:
+        for turn in self._served_turns():
+            if turn.is_gone:
                 self.leave(turn)
 
     def _refuse_itself(self, turn: Turn, served: list[Turn]) -> None:
@@ -145,11 +145,11 @@ class FairLock:
             raise NestedTransaction("this call came in the middle of another one of its own thread, and waits for it")
 
     def _call_forward(self) -> None:
-        for turn in self._served():
+        for turn in self._served_turns():
             if turn.gate is not None:
                 waiting.wake(turn.gate)
 
-    def _served(self) -> list[Turn]:
+    def _served_turns(self) -> list[Turn]:
         """Return the callers that have a place now."""
         return list(islice(self._turns.copy(), self._places))
 

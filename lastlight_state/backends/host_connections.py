@@ -17,9 +17,9 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateSchema
 
 from lastlight_state.backends.base import Checkout
-from lastlight_state.backends.sql.expressions import quoted
+from lastlight_state.backends.sql.expressions import quote_name
 from lastlight_state.errors import InvalidValue
-from lastlight_state.keys import composed
+from lastlight_state.keys import compose_key
 
 # Reporting of statements to the listeners of a caller's engine, as SQLAlchemy reports its own.
 #
@@ -32,7 +32,7 @@ def hear(checkout: Checkout, source: Engine | Connection) -> None:
     events: Any = source.dispatch
     if events.before_cursor_execute or events.after_cursor_execute:
         connection = source if isinstance(source, Connection) else Connection(source, connection=checkout.owner)
-        checkout.execute = _told(checkout.execute, checkout.driver, connection, events)
+        checkout.execute = _tell_listeners(checkout.execute, checkout.driver, connection, events)
 
 
 def hear_own(engine: Engine, checkout: Checkout) -> None:
@@ -41,11 +41,13 @@ def hear_own(engine: Engine, checkout: Checkout) -> None:
     if events.before_cursor_execute or events.after_cursor_execute:
         lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()
         connection = Connection(engine, connection=lent)
-        checkout.execute = _told(checkout.execute, checkout.driver, connection, events)
+        checkout.execute = _tell_listeners(checkout.execute, checkout.driver, connection, events)
 
 
-def _told(execute: Callable[..., Any], driver: Any, connection: Connection, events: Any) -> Callable[..., Any]:
-    def told(statement: Any, parameters: Any = (), **options: Any) -> Any:
+def _tell_listeners(
+    execute: Callable[..., Any], driver: Any, connection: Connection, events: Any
+) -> Callable[..., Any]:
+    def execute_and_tell(statement: Any, parameters: Any = (), **options: Any) -> Any:
         cursor = driver.cursor()
         context = _Context(connection, cursor, statement, parameters)
         for listener in events.before_cursor_execute:
@@ -62,7 +64,7 @@ def _told(execute: Callable[..., Any], driver: Any, connection: Connection, even
             listener(connection, found, statement, parameters, context, False)
         return found
 
-    return told
+    return execute_and_tell
 
 
 class _Context(ExecutionContext):
@@ -116,11 +118,11 @@ def inside(connection: Connection, schema: str | None) -> Iterator[None]:
         yield
         return
     _refuse_schema(connection.dialect)
-    if connection.scalar(text("SELECT to_regnamespace(:name)"), {"name": quoted(schema)}) is None:
+    if connection.scalar(text("SELECT to_regnamespace(:name)"), {"name": quote_name(schema)}) is None:
         connection.execute(CreateSchema(schema))
     before = connection.scalar(text("SELECT current_setting('search_path')"))
     enter = text("SELECT set_config('search_path', :path, true)")
-    connection.execute(enter, {"path": f"{quoted(schema)}, pg_temp"})
+    connection.execute(enter, {"path": f"{quote_name(schema)}, pg_temp"})
     yield
     connection.execute(enter, {"path": before})
 
@@ -130,8 +132,8 @@ def written_inside(dialect: Dialect, schema: str | None, body: str) -> str:
     if schema is None:
         return body
     _refuse_schema(dialect)
-    path = f"SET LOCAL search_path TO {quoted(schema)}, pg_temp;"
-    begin = f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)};\n\n{path}"
+    path = f"SET LOCAL search_path TO {quote_name(schema)}, pg_temp;"
+    begin = f"CREATE SCHEMA IF NOT EXISTS {quote_name(schema)};\n\n{path}"
     return f"{begin}\n\n{body}\n\nSET LOCAL search_path TO DEFAULT;"
 
 
@@ -145,5 +147,5 @@ def lock_number(schema: str, name: str) -> int:
 
     The server keeps advisory locks per database, so the number depends on the schema.
     """
-    digest = hashlib.sha256(composed("lastlight_state", schema, name, by=":").encode()).digest()
+    digest = hashlib.sha256(compose_key("lastlight_state", schema, name, by=":").encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)

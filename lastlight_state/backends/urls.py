@@ -72,7 +72,7 @@ def parse(text: str | Path) -> URL:
         raise InvalidValue(
             "url", "expected sqlite:///path or postgresql://host/database: this is not a database URL"
         ) from None
-    url = _decoded(url).set(drivername=_spelled(url.drivername))
+    url = _decode_database(url).set(drivername=_spell_scheme(url.drivername))
     if scheme(url) != "sqlite" and text.count("@") > 1:
         raise InvalidValue("url", "more than one '@': percent-encode those of user name and password")
     return url
@@ -90,17 +90,17 @@ def _with_hosts(scheme: str, login: str, hosts: str, rest: str) -> URL:
     return url.update_query_dict(named | ({"port": ports} if ports.strip(",") else {}))
 
 
-def _decoded(url: URL) -> URL:
+def _decode_database(url: URL) -> URL:
     return url if _DECODES or not url.database else url.set(database=unquote(url.database))
 
 
-def _written(url: URL) -> str:
+def _text_without_password(url: URL) -> str:
     """Return the URL as text without its password. `parse` reads the text back as the same URL."""
     encoded = url if _DECODES or not url.database else url.set(database=quote(url.database, safe=" +/"))
     return encoded.render_as_string(hide_password=True)
 
 
-def _spelled(drivername: str) -> str:
+def _spell_scheme(drivername: str) -> str:
     """Return the scheme as SQLAlchemy writes it: in lower case, and ``postgresql`` for ``postgres``."""
     name, plus, driver = drivername.lower().partition("+")
     return f"{'postgresql' if name == 'postgres' else name}{plus}{driver}"
@@ -133,12 +133,12 @@ def file_of(text: str) -> Path | None:
     return Path(url.database or "") if scheme(url) == "sqlite" else None
 
 
-def redacted(text: str | Path) -> str:
+def redact_url(text: str | Path) -> str:
     """Return the text's URL with every password replaced by asterisks."""
-    return masked(shown(parse(text)))
+    return mask_passwords(masked_url(parse(text)))
 
 
-def masked(text: str) -> str:
+def mask_passwords(text: str) -> str:
     """Return the text with asterisks for everything that looks like a login's password."""
     return _PASSWORD.sub("***", text)
 
@@ -154,10 +154,10 @@ def passwords(text: str | None) -> list[str]:
     return [found for found in (url.password, *map(url.query.get, _SECRETS)) if isinstance(found, str)]
 
 
-def shown(url: URL) -> str:
+def masked_url(url: URL) -> str:
     """Return the URL as text, with every password replaced by asterisks."""
     hidden = {name: "***" for name in _SECRETS if name in url.query}
-    return _written(url.update_query_dict(hidden) if hidden else url)
+    return _text_without_password(url.update_query_dict(hidden) if hidden else url)
 
 
 def command(words: Sequence[str], location: str, named_by: str, schema: str | None) -> str:
@@ -170,7 +170,7 @@ def command(words: Sequence[str], location: str, named_by: str, schema: str | No
     url = parse(location)
     hidden = [name for name in _SECRETS if name in url.query]
     bare = URL.create(url.drivername, url.username, None, url.host, url.port, url.database, url.query)
-    plain = _written(bare.difference_update_query(hidden))
+    plain = _text_without_password(bare.difference_update_query(hidden))
     secret = url.password is not None or hidden
     given = named_by if named_by and secret else f"--url {shlex.quote(plain if secret else location)}"
     return " ".join((shlex.join(words), given, *(("--schema", shlex.quote(schema)) if schema else ())))

@@ -112,7 +112,7 @@ def until(seconds: float) -> float:
     return end if deadline is None else min(end, deadline.end)
 
 
-def shortened(seconds: float) -> float | None:
+def shorter_wait(seconds: float) -> float | None:
     """Return the seconds until this thread's deadline, but only if they are fewer than ``seconds``; else None.
 
     ``seconds=0`` means a wait without a limit of this library.
@@ -149,7 +149,7 @@ def left_of(seconds: float) -> float:
 
 def _deadline() -> Deadline | None:
     found = of_thread.deadline
-    while found is not None and found.handle is not None and found.gone:  # its block was interrupted
+    while found is not None and found.handle is not None and found.is_gone:  # its block was interrupted
         found = found.before
     return found
 
@@ -181,7 +181,7 @@ class NoPatience(HeldResource, Patience):
 def _patience() -> Patience | None:
     """Return the `Patience` of this thread's call; None if the call may wait without end."""
     found = of_thread.patience
-    while isinstance(found, NoPatience) and found.gone:  # its block was interrupted
+    while isinstance(found, NoPatience) and found.is_gone:  # its block was interrupted
         found = found.before
     return found
 

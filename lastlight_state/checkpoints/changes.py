@@ -28,7 +28,7 @@ def change_between(before: bytes, after: bytes) -> bytes:
     return b"".join(_PIECE.pack(start, taken, len(new)) + new for start, taken, new in _pieces(before, after))
 
 
-def changed(before: bytes, *changes: bytes) -> bytes:
+def apply_changes(before: bytes, *changes: bytes) -> bytes:
     """Apply changes one after the other, and return the resulting value. Raises ValueError if a change does not fit.
 
     Only the final value is copied to one buffer; the intermediate values are memory views.
@@ -71,7 +71,7 @@ def _range(parts: Sequence[memoryview], ends: Sequence[int], start: int, stop: i
 def _pieces(before: bytes, after: bytes) -> Iterator[tuple[int, int, bytes]]:
     i = j = 0
     for _ in range(_MOST_PIECES):
-        same = _same(before, i, after, j)
+        same = _common_length(before, i, after, j)
         here, i, j = i, i + same, j + same
         if j == len(after):
             yield here, same, b""
@@ -102,7 +102,7 @@ def _again(before: bytes, i: int, after: bytes, j: int) -> tuple[int, int] | Non
     return None
 
 
-def _same(a: bytes, i: int, b: bytes, j: int) -> int:
+def _common_length(a: bytes, i: int, b: bytes, j: int) -> int:
     """Return how many bytes of ``a`` from ``i`` on equal the bytes of ``b`` from ``j`` on."""
     most = min(len(a) - i, len(b) - j)
     same, size, growing = 0, 64, True

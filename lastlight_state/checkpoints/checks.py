@@ -72,9 +72,9 @@ def place(key: Any, scope: Any) -> Row:
     return {"key": valid.identifier("thread", key, _THREAD.key), "scope": valid.content("scope", scope, _THREAD.scope)}
 
 
-def sought(key: Any, scope: Any) -> Row:
+def sought_place(key: Any, scope: Any) -> Row:
     """Check the key and scope of a thread to look up, and return them as parameters. Raises `InvalidValue`."""
-    return {"key": valid.sought("thread", key), "scope": valid.sought("scope", scope)}
+    return {"key": valid.lookup_text("thread", key), "scope": valid.lookup_text("scope", scope)}
 
 
 def namespace(given: Any) -> str:
@@ -100,7 +100,7 @@ def end(now: datetime, ttl: Any) -> datetime | None:
 
 def draft(given: Any, now: datetime) -> Draft:
     """Check a checkpoint to store, and return its columns and values. Raises `InvalidValue` and `PayloadTooLarge`."""
-    new = valid.group("checkpoint", given, NewCheckpoint)
+    new = valid.argument_group("checkpoint", given, NewCheckpoint)
     body = content("content", new.content, _CHECKPOINT.body)
     versions = _versions(new.versions)
     row: Row = {
@@ -143,7 +143,7 @@ def channels(given: Any) -> frozenset[str]:
 
 def members(given: Any) -> str | None:
     """Check the filter ``where`` on checkpoints' metadata, and return it as JSON text. None means no filter."""
-    if given is None or valid.group("where", given, dict) == {}:
+    if given is None or valid.argument_group("where", given, dict) == {}:
         return None
     for name, value in given.items():
         if not isinstance(value, _SCALARS):
@@ -199,11 +199,11 @@ def _mapping(where: str, given: Any) -> dict[str, Any]:
 def _metadata(given: Any) -> str | None:
     if given is None:
         return None
-    return codec.encode("metadata", valid.group("metadata", given, dict), max_bytes=_CHECKPOINT.metadata)
+    return codec.encode("metadata", valid.argument_group("metadata", given, dict), max_bytes=_CHECKPOINT.metadata)
 
 
 def _write(where: str, given: Any) -> Row:
-    new = valid.group(where, given, NewWrite)
+    new = valid.argument_group(where, given, NewWrite)
     body = content(f"{where}.content", new.content, _WRITE.body)
     return {
         "idx": valid.number(f"{where}.idx", new.idx, least=-(2**31), most=2**31),

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lastlight_state import codec
 from lastlight_state.checkpoints.models import CHECKPOINTS
 from lastlight_state.checkpoints.statements import TABLES, of_thread
-from lastlight_state.db.rows.statements import Row, Statement, bind, number, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, number, statement_of
 from lastlight_state.db.schema import columns, sealing
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import SealedValue
@@ -51,15 +51,15 @@ class _Kind:
         shown = [bind("target_id", one) if one.name == "thread_id" else one for one in table.columns]
         found = sa.select(*shown).where(of_thread(table))
         names = [one.name for one in table.columns]
-        self.copy: Statement = prepared(sa.insert(table).from_select(names, found, include_defaults=False))
+        self.copy: Statement = statement_of(sa.insert(table).from_select(names, found, include_defaults=False))
         values = {one.name: bind(one.name, one) for one in table.columns}
-        self.insert: Statement = prepared(sa.insert(table).values(values))
+        self.insert: Statement = statement_of(sa.insert(table).values(values))
         every = sa.select(*table.columns).where(of_thread(table)).order_by(*self._key).limit(number(_TOGETHER))
         after = sa.tuple_(*self._key) > sa.tuple_(*(bind(f"after_{one.name}", one) for one in self._key))
-        self._walks: dict[bool, Statement] = {False: prepared(every), True: prepared(every.where(after))}
+        self._walks: dict[bool, Statement] = {False: statement_of(every), True: statement_of(every.where(after))}
         head = sa.func.substr(table.c.body, number(1), number(len(sealing.BOUND_BYTES)), type_=columns.Bytes)
         beginning = sa.func.substr(table.c.body, number(1), number(_MOST_HEAD), type_=columns.Bytes).label("beginning")
-        self._bound: Statement = prepared(
+        self._bound: Statement = statement_of(
             sa.select(*self._key, beginning)
             .where(of_thread(table), head == sa.bindparam("head", type_=columns.Bytes))
             .limit(number(1))
@@ -90,4 +90,4 @@ class _Kind:
 
 
 _KINDS = [_Kind(table) for table in TABLES]
-_COUNT: Statement[Any] = prepared(sa.select(sa.func.count()).select_from(CHECKPOINTS).where(of_thread(CHECKPOINTS)))
+_COUNT: Statement[Any] = statement_of(sa.select(sa.func.count()).select_from(CHECKPOINTS).where(of_thread(CHECKPOINTS)))

@@ -50,7 +50,7 @@ class Checkpoints(Repository):
         user: str | None = None,
         ttl: timedelta | None = None,
         after: str | UnsetType | None = UNSET,
-        other: models.Other = "refuse",
+        on_conflict: models.Other = "refuse",
     ) -> CheckpointSummary:
         """Store a checkpoint with its new values, all or nothing. The thread is created if it does not exist.
 
@@ -58,18 +58,18 @@ class Checkpoints(Repository):
         and ``ttl`` (its time to live from now on) apply to the thread; if not given, both stay. ``after`` is the id
         that the latest checkpoint of the namespace must have (None: the namespace must be empty); otherwise
         `StaleVersion` is raised. So if two callers continue the same checkpoint concurrently, one is refused. Raises
-        `AlreadyExists` if a version has a different value already (``other="keep"`` keeps that value instead),
+        `AlreadyExists` if a version has a different value already (``on_conflict="keep"`` keeps that value instead),
         `InvalidValue` and `PayloadTooLarge`.
         """
         now = self._now()
         draft = checks.draft(checkpoint, now)
         place = self._place(thread, scope, now, user, ttl)
-        keep = valid.word("other", other, models.OTHERS) == "keep"
+        keep = valid.word("on_conflict", on_conflict, models.OTHERS) == "keep"
         if after is not UNSET:
             valid.optional("after", after)
 
         def work(unit: Unit) -> CheckpointSummary:
-            thread_id = threads.touched(unit, place)
+            thread_id = threads.touch_thread(unit, place)
             row = {**draft.row, "thread_id": thread_id}
             if after is not UNSET:
                 threads.refuse_stale(unit, row, (scope, thread, row["namespace"]), after)
@@ -93,13 +93,13 @@ class Checkpoints(Repository):
         *,
         namespace: str = "",
         scope: str = "",
-        taken: models.Taken = "keep",
+        on_conflict: models.Taken = "keep",
     ) -> None:
         """Store a task's writes after a checkpoint, all or nothing.
 
-        If a task writes twice with the same ``idx``, the first write is kept, or with ``taken="replace"`` the last.
-        Raises `NotFound` if the checkpoint does not exist, so that a late write does not recreate a deleted thread.
-        Raises `InvalidValue` and `PayloadTooLarge`.
+        If a task writes twice with the same ``idx``, the first write is kept, or the last with
+        ``on_conflict="replace"``. Raises `NotFound` if the checkpoint does not exist, so that a late write does not
+        recreate a deleted thread. Raises `InvalidValue` and `PayloadTooLarge`.
         """
         own = {
             "namespace": checks.namespace(namespace),
@@ -107,13 +107,15 @@ class Checkpoints(Repository):
             "task": valid.identifier("task", task),
         }
         rows = checks.writes(writes)
-        statement = sql.PUT_WRITE[valid.word("taken", taken, models.TAKEN)]
+        statement = sql.PUT_WRITE[valid.word("on_conflict", on_conflict, models.TAKEN)]
         place = {**checks.place(thread, scope), **own, "updated_at": self._now()}
         is_one = self._is_one(rows)
 
         def work(unit: Unit) -> None:
             if is_one:
-                thread_id = unit.value(sql.touch_and_put_writes(len(rows), taken), {**place, **sql.numbered(rows)})
+                thread_id = unit.value(
+                    sql.touch_and_put_writes(len(rows), on_conflict), {**place, **sql.numbered_parameters(rows)}
+                )
             else:
                 thread_id = unit.value(sql.TOUCH_WITH, place)
             if thread_id is None:
@@ -138,10 +140,10 @@ class Checkpoints(Repository):
         self, thread: str, checkpoint_id: str | None = None, *, namespace: str = "", scope: str = ""
     ) -> Checkpoint | None:
         """Return a whole checkpoint as `get` does, or None if it does not exist. Raises `CorruptData`."""
-        given = {**checks.sought(thread, scope), "namespace": valid.sought("namespace", namespace)}
+        given = {**checks.sought_place(thread, scope), "namespace": valid.lookup_text("namespace", namespace)}
         if checkpoint_id is None:
             return self._whole(wholes.LATEST, given)
-        return self._whole(wholes.GET, {**given, "id": valid.sought("checkpoint_id", checkpoint_id)})
+        return self._whole(wholes.GET, {**given, "id": valid.lookup_text("checkpoint_id", checkpoint_id)})
 
     def list(
         self,
@@ -182,7 +184,7 @@ class Checkpoints(Repository):
         in ``damaged``, with the location of that part.
         """
         given = self._filters(thread, scope, namespace, before, where)
-        given["id_before"] = None if id_before is None else valid.sought("id_before", id_before)
+        given["id_before"] = None if id_before is None else valid.lookup_text("id_before", id_before)
         valid.page_limit(limit)
 
         def work(unit: Unit) -> Page[Checkpoint]:
@@ -206,9 +208,9 @@ class Checkpoints(Repository):
         If it does not exist, it has no ancestors. No other channel is read. Raises `CorruptData`.
         """
         named = checks.channels(channels)
-        given = {**checks.sought(thread, scope), "namespace": valid.sought("namespace", namespace)}
+        given = {**checks.sought_place(thread, scope), "namespace": valid.lookup_text("namespace", namespace)}
         if checkpoint_id is not None:
-            given["id"] = valid.sought("checkpoint_id", checkpoint_id)
+            given["id"] = valid.lookup_text("checkpoint_id", checkpoint_id)
 
         def work(unit: Unit) -> dict[str, ChannelHistory]:
             found = unit.row(sql.LATEST_PARENT if checkpoint_id is None else sql.PARENT, given)
@@ -231,10 +233,10 @@ class Checkpoints(Repository):
         place = self._place(target, scope if target_scope is None else target_scope, now, None, None)
 
         def work(unit: Unit) -> int:
-            found = threads.locked(unit, source)
+            found = threads.lock_thread(unit, source)
             whose = unit.row(sql.GET_THREAD, source)
             kept = {} if whose is None else {"user": whose.user, "expires_at": whose.expires_at}
-            target_id = threads.touched(unit, {**place, **kept})
+            target_id = threads.touch_thread(unit, {**place, **kept})
             if target_id == found or unit.value(sql.IS_FILLED, {"thread_id": target_id}):
                 raise Conflict(f"thread {target!r:.80} has checkpoints or writes already", code="thread_not_empty")
             return copying.thread(unit, found, target_id)
@@ -243,7 +245,7 @@ class Checkpoints(Repository):
 
     def delete(self, thread: str, *, scope: str = "") -> int:
         """Delete a thread with all its rows. Returns the number of its checkpoints, 0 for an unknown thread."""
-        place = checks.sought(thread, scope)
+        place = checks.sought_place(thread, scope)
 
         def work(unit: Unit) -> int:
             thread_id = unit.value(sql.LOCK, place)
@@ -261,7 +263,7 @@ class Checkpoints(Repository):
             return 0
         wanted = {"runs": as_list([{"id": one} for one in refs])}
         if scope is not None:
-            wanted["scope"] = valid.sought("scope", scope)
+            wanted["scope"] = valid.lookup_text("scope", scope)
         threads_of_runs = sql.THREADS_OF_RUNS[scope is not None]
 
         def work(unit: Unit) -> int:
@@ -278,24 +280,24 @@ class Checkpoints(Repository):
         ``from_ancestors`` names channels whose values are built from the writes of ancestors. For these channels,
         ancestors are kept back to the nearest one with a value of the channel. Raises `NotFound` for an unknown thread.
         """
-        place = checks.sought(thread, scope)
+        place = checks.sought_place(thread, scope)
         number = valid.number("keep", keep, least=1)
         channels = checks.channels(from_ancestors)
 
         def work(unit: Unit) -> int:
-            return removal.superseded(unit, threads.locked(unit, place), number, channels)
+            return removal.remove_superseded(unit, threads.lock_thread(unit, place), number, channels)
 
         return self._writing(work, repeatable=True)
 
     def thread(self, thread: str, *, scope: str = "") -> CheckpointThread:
         """Return the record of a thread, without its checkpoints. Raises `NotFound`."""
-        given = checks.sought(thread, scope)
-        return self._one(sql.GET_THREAD, given, kind=models.THREAD, key=(scope, thread))
+        given = checks.sought_place(thread, scope)
+        return self._get_row(sql.GET_THREAD, given, kind=models.THREAD, key=(scope, thread))
 
     def thread_of(self, thread_id: str) -> CheckpointThread:
         """Return the thread with this internal id, which receipts and prune plans name. Raises `NotFound`."""
-        given = {"thread_id": valid.sought("thread_id", thread_id)}
-        return self._one(sql.THREAD_OF, given, kind=models.THREAD, key=thread_id)
+        given = {"thread_id": valid.lookup_text("thread_id", thread_id)}
+        return self._get_row(sql.THREAD_OF, given, kind=models.THREAD, key=thread_id)
 
     def threads(
         self,
@@ -307,8 +309,8 @@ class Checkpoints(Repository):
     ) -> Page[CheckpointThread]:
         """Return a page of threads, the last changed first: all threads, or those of a scope or user."""
         given = {
-            "scope": None if scope is None else valid.sought("scope", scope),
-            "user": None if user is None else valid.sought("user", user),
+            "scope": None if scope is None else valid.lookup_text("scope", scope),
+            "user": None if user is None else valid.lookup_text("user", user),
         }
         return self._page(sql.THREAD_LIST, given, limit, page_token)
 
@@ -335,11 +337,11 @@ class Checkpoints(Repository):
     def _filters(
         self, thread: str, scope: str, namespace: str | None, before: str | None, where: dict[str, Any] | None
     ) -> Row:
-        place = checks.sought(thread, scope)
-        space = None if namespace is None else valid.sought("namespace", namespace)
+        place = checks.sought_place(thread, scope)
+        space = None if namespace is None else valid.lookup_text("namespace", namespace)
         given: Row = {"thread": place, "namespace": space, "before": None, "where": checks.members(where)}
         if before is not None:
-            one = {**place, "namespace": space or "", "id": valid.sought("before", before)}
+            one = {**place, "namespace": space or "", "id": valid.lookup_text("before", before)}
             given["before"] = self._value(sql.SEQ, one)
             if given["before"] is None:
                 raise valid.not_found(models.CHECKPOINT, (scope, thread, space or "", before))

@@ -17,8 +17,8 @@ from lastlight_state.checkpoints import statements as sql, values
 from lastlight_state.checkpoints.models import CHECKPOINTS, VALUES
 from lastlight_state.checkpoints.records import ChannelHistory, CheckpointWrite
 from lastlight_state.checkpoints.statements import of_thread
-from lastlight_state.db.rows.statements import bind, prepared
-from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.rows.statements import bind, statement_of
+from lastlight_state.db.rows.writes import as_list, elements_table
 from lastlight_state.db.units.unit import Unit
 
 
@@ -83,10 +83,10 @@ def _walk() -> sa.CTE:
 
     A cycle of parents ends the recursion, because UNION follows no row twice.
     """
-    channels = listed("channels")
+    channels = elements_table("channels")
     channel = member_of(channels.c.value, "name").label("channel")
     first, parent = CHECKPOINTS.alias("first"), CHECKPOINTS.alias("parent")
-    columns = [channel, *_seen(first, channel)]
+    columns = [channel, *_ancestor_columns(first, channel)]
     is_first = sa.and_(
         of_thread(first),
         first.c.namespace == bind("namespace", first.c.namespace),
@@ -97,13 +97,13 @@ def _walk() -> sa.CTE:
         of_thread(parent), parent.c.namespace == bind("namespace", parent.c.namespace), parent.c.id == line.c.parent_id
     )
     return line.union(
-        sa.select(line.c.channel, *_seen(parent, line.c.channel))
+        sa.select(line.c.channel, *_ancestor_columns(parent, line.c.channel))
         .select_from(line.join(parent, is_parent))
         .where(~line.c.is_valued)
     )
 
 
-def _seen(ancestor: NamedFromClause, channel: sa.ColumnElement[str]) -> list[sa.ColumnElement[Any]]:
+def _ancestor_columns(ancestor: NamedFromClause, channel: sa.ColumnElement[str]) -> list[sa.ColumnElement[Any]]:
     """Return the columns to read of an ancestor: id, parent, the channel's version, and whether a value is stored."""
     versions = members_of(ancestor.c.versions).table_valued("key", "value", name=f"versions_of_{ancestor.name}")
     version = sa.select(versions.c.value).where(versions.c.key == channel).correlate_except(versions).scalar_subquery()
@@ -118,4 +118,4 @@ def _seen(ancestor: NamedFromClause, channel: sa.ColumnElement[str]) -> list[sa.
     return [ancestor.c.id, ancestor.c.parent_id, version.label("version"), is_valued.label("is_valued")]
 
 
-_LINES = prepared(sa.select(*_walk().c), Ancestor)
+_LINES = statement_of(sa.select(*_walk().c), Ancestor)

@@ -13,7 +13,7 @@ from lastlight_state.db.schema.declarations import (
     KIB,
     MIB,
     bytes_column,
-    described,
+    describe_table,
     json_column,
     person_column,
     text_column,
@@ -63,7 +63,7 @@ def _namespace() -> MappedColumn[str]:
     return text_column(KIB, primary_key=True, server_default=text("''"), personal=False)
 
 
-def _bound(name: str, *keys: str) -> Binding:
+def _thread_binding(name: str, *keys: str) -> Binding:
     """Return the columns to which a sealed value of a thread is bound.
 
     In a copy of the thread, it must be sealed again.
@@ -81,7 +81,7 @@ class CheckpointThreadModel(Base):
     __tablename__ = "checkpoint_threads"
     __table_args__ = (
         UniqueConstraint("scope", "key"),
-        described(
+        describe_table(
             "threads of checkpoints, by scope and key",
             pruned_as=("checkpoints",),
             erased="removed",
@@ -102,7 +102,7 @@ class CheckpointModel(Base):
     """The state of a thread at one moment: its content as bytes, and the version of each channel."""
 
     __tablename__ = "checkpoints"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "checkpoints of threads, with the version of each channel",
         pruned_as=("checkpoints",),
         erased="removed",
@@ -119,14 +119,16 @@ class CheckpointModel(Base):
     format: Mapped[str] = _format()
     metadata_: Mapped[Any] = json_column(256 * KIB, name="metadata", personal=True, shape=dict, nullable=True)
     versions: Mapped[Any] = json_column(MIB, personal=False, shape=dict, nullable=False)
-    body: Mapped[bytes] = bytes_column(most=_BODY, personal=True, sealed=_bound("checkpoints.body", "id", "format"))
+    body: Mapped[bytes] = bytes_column(
+        most=_BODY, personal=True, sealed=_thread_binding("checkpoints.body", "id", "format")
+    )
 
 
 class CheckpointValueModel(Base):
     """The value of a channel at a version: stored whole, as a change of an earlier value, or as equal to one."""
 
     __tablename__ = "checkpoint_values"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "values of channels by version, whole or as changes",
         pruned_as=("checkpoints",),
         erased="removed",
@@ -145,7 +147,7 @@ class CheckpointValueModel(Base):
     body: Mapped[bytes] = bytes_column(
         most=_VALUE,
         personal=True,
-        sealed=_bound("checkpoint_values.body", "channel", "number", "anchor", "encoding"),
+        sealed=_thread_binding("checkpoint_values.body", "channel", "number", "anchor", "encoding"),
     )
 
 
@@ -153,7 +155,7 @@ class CheckpointWriteModel(Base):
     """A task's write to a channel after a checkpoint, before the next one. It may be stored before its checkpoint."""
 
     __tablename__ = "checkpoint_writes"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "what tasks wrote after a checkpoint, before the next one",
         pruned_as=("checkpoints",),
         erased="removed",
@@ -170,7 +172,7 @@ class CheckpointWriteModel(Base):
     body: Mapped[bytes] = bytes_column(
         most=_VALUE,
         personal=True,
-        sealed=_bound("checkpoint_writes.body", "checkpoint_id", "task", "idx", "channel", "format"),
+        sealed=_thread_binding("checkpoint_writes.body", "checkpoint_id", "task", "idx", "channel", "format"),
     )
 
 

@@ -16,8 +16,8 @@ from lastlight_state.backends.sql.json import kind_of, member_of, members_of
 from lastlight_state.checkpoints import models, statements as sql
 from lastlight_state.checkpoints.models import CHECKPOINTS, VALUES, WRITES
 from lastlight_state.checkpoints.statements import of_thread
-from lastlight_state.db.rows.statements import Row, Statement, constant, number, prepared
-from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.rows.statements import Row, Statement, constant, number, statement_of
+from lastlight_state.db.rows.writes import as_list, elements_table
 from lastlight_state.db.schema import columns
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
@@ -33,19 +33,19 @@ def of_runs(unit: Unit, thread_id: str, runs: str) -> int:
     """Remove the checkpoints that these runs made in a locked thread. Return how many were removed.
 
     ``runs`` is a JSON list for the statements. The checkpoints' writes are removed, too, and values that are no longer
-    needed. Raises `CorruptData` as `superseded` does.
+    needed. Raises `CorruptData` as `remove_superseded` does.
     """
-    return _removed(unit, _OF_RUNS, {"thread_id": thread_id, "runs": runs})
+    return _remove_checkpoints(unit, _OF_RUNS, {"thread_id": thread_id, "runs": runs})
 
 
-def superseded(unit: Unit, thread_id: str, keep: int, from_ancestors: Collection[str]) -> int:
+def remove_superseded(unit: Unit, thread_id: str, keep: int, from_ancestors: Collection[str]) -> int:
     """Remove all checkpoints of a locked thread except the last ``keep`` of each namespace.
 
     Return how many were removed. For each channel in ``from_ancestors``, ancestors are kept back to the nearest one
     that has a value of the channel. Raises `CorruptData` if it cannot be read which values a checkpoint names.
     """
     channels = as_list([{"name": one} for one in sorted(from_ancestors)])
-    return _removed(unit, _SUPERSEDED, {"thread_id": thread_id, "keep": keep, "channels": channels})
+    return _remove_checkpoints(unit, _SUPERSEDED, {"thread_id": thread_id, "keep": keep, "channels": channels})
 
 
 _c, _v = CHECKPOINTS.alias("c"), VALUES.alias("v")
@@ -63,12 +63,12 @@ def _removal(numbers: sa.SelectBase) -> _Removal:
     these = sa.select(_c.c.namespace, _c.c.id).where(of_thread(_c), _c.c.seq.in_(numbers))
     of_these = sa.tuple_(WRITES.c.namespace, WRITES.c.checkpoint_id).in_(these)
     return _Removal(
-        prepared(sa.delete(WRITES).where(of_thread(WRITES), of_these)),
-        prepared(sa.delete(CHECKPOINTS).where(of_thread(CHECKPOINTS), CHECKPOINTS.c.seq.in_(numbers))),
+        statement_of(sa.delete(WRITES).where(of_thread(WRITES), of_these)),
+        statement_of(sa.delete(CHECKPOINTS).where(of_thread(CHECKPOINTS), CHECKPOINTS.c.seq.in_(numbers))),
     )
 
 
-def _removed(unit: Unit, removal: _Removal, given: Row) -> int:
+def _remove_checkpoints(unit: Unit, removal: _Removal, given: Row) -> int:
     for checkpoint_id in unit.values(_UNREADABLE, given):  # JSON null, which is read as None
         raise CorruptData(str(CHECKPOINTS.name), checkpoint_id, "versions")
     unit.change(removal.writes, given)
@@ -79,7 +79,7 @@ def _removed(unit: Unit, removal: _Removal, given: Row) -> int:
 
 
 #: Finds a checkpoint whose ``versions`` are not a JSON object. `_SWEEP` would take it to name no values.
-_UNREADABLE = prepared(
+_UNREADABLE = statement_of(
     sa.select(_c.c.id, _c.c.versions)
     .where(of_thread(_c), kind_of(_c.c.versions).is_distinct_from(constant("object")))
     .limit(number(1))
@@ -112,7 +112,7 @@ def _needed_ancestors(latest: sa.CTE) -> sa.CTE:
 
     If the parents form a cycle, the recursion ends, because UNION follows no row twice.
     """
-    channels = listed("channels")
+    channels = elements_table("channels")
     channel = member_of(channels.c.value, "name").label("channel")
     line = sa.select(latest.c.seq, channel).select_from(latest.join(channels, sa.true())).cte("line", recursive=True)
     parent, versions = CHECKPOINTS.alias("parent"), members_of(_c.c.versions).table_valued("key", "value", name="named")
@@ -174,7 +174,7 @@ def _sweep() -> Statement:
             named.outerjoin(_v, is_named).outerjoin(powers, sa.true()).outerjoin(base, is_base)
         ),
     )
-    return prepared(sa.delete(VALUES).where(of_thread(VALUES), sa.tuple_(*_key(VALUES)).in_(_within(gone, named))))
+    return statement_of(sa.delete(VALUES).where(of_thread(VALUES), sa.tuple_(*_key(VALUES)).in_(_within(gone, named))))
 
 
 #: Clearing the lowest bits of a value's number below each of these powers gives the numbers that rebuild the value.

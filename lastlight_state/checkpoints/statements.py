@@ -27,9 +27,9 @@ from lastlight_state.db.rows.statements import (
     constant,
     every_column_of,
     number,
-    prepared,
+    statement_of,
 )
-from lastlight_state.db.rows.writes import insert_computed, listed, shaped
+from lastlight_state.db.rows.writes import cache_statements, elements_table, insert_computed
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import LookedUp
@@ -43,7 +43,7 @@ _THREAD = sa.select(_t.id).where(_HERE).scalar_subquery()
 
 #: Insert the thread, or update its time of change. Either locks its row, so that writers of one thread take turns.
 _made = insert(THREADS).values({column.name: bind(column.name, column) for column in THREADS.columns})
-TOUCH = prepared(
+TOUCH = statement_of(
     _made.on_conflict_do_update(
         index_elements=[_t.scope, _t.key],
         set_={
@@ -65,10 +65,10 @@ _touch_with = (
     .returning(_t.id)
 )
 #: Note that a thread has changed that has this checkpoint, and lock it. Nothing is made.
-TOUCH_WITH = prepared(_touch_with)
-GET_THREAD = prepared(sa.select(*_THREAD_COLUMNS).where(_HERE), CheckpointThread)
-THREAD_OF = prepared(sa.select(*_THREAD_COLUMNS).where(_t.id == bind("thread_id", _t.id)), CheckpointThread)
-LOCK = prepared(sa.select(_t.id).where(_HERE).with_for_update())
+TOUCH_WITH = statement_of(_touch_with)
+GET_THREAD = statement_of(sa.select(*_THREAD_COLUMNS).where(_HERE), CheckpointThread)
+THREAD_OF = statement_of(sa.select(*_THREAD_COLUMNS).where(_t.id == bind("thread_id", _t.id)), CheckpointThread)
+LOCK = statement_of(sa.select(_t.id).where(_HERE).with_for_update())
 LOCK_MANY = Family("id", lambda ids: sa.select(_t.id).where(_t.id.in_(ids)).order_by(_t.id).with_for_update())
 THREAD_LIST = Listing(
     "checkpoint_threads",
@@ -111,19 +111,19 @@ _PUT = _put.on_conflict_do_update(
     set_={name: _put.excluded[name] for name in ("parent_id", "run_ref", "format", "metadata", "versions", "body")},
 ).returning(*_SUMMARY)
 #: Store a checkpoint under the next number of its thread, or put it in the place of the one that has its id.
-PUT = prepared(_PUT, CheckpointSummary)
+PUT = statement_of(_PUT, CheckpointSummary)
 #: What a checkpoint and its values have in common.
 _SHARED = ("thread_id", "namespace")
-LATEST_ID = prepared(sa.select(_c.id).where(_in_namespace(CHECKPOINTS)).order_by(_c.seq.desc()).limit(number(1)))
+LATEST_ID = statement_of(sa.select(_c.id).where(_in_namespace(CHECKPOINTS)).order_by(_c.seq.desc()).limit(number(1)))
 _LINK = sa.select(_c.thread_id, _c.parent_id).where(IS_HERE)
 #: The thread of a checkpoint, and its parent.
 Link: TypeAlias = tuple[str, str | None]
 #: The parent of the latest checkpoint of a namespace, or of one.
-LATEST_PARENT: Statement[Link] = prepared(_LINK.order_by(_c.seq.desc()).limit(number(1)), tuple)
-PARENT: Statement[Link] = prepared(_LINK.where(_c.id == bind("id", _c.id)), tuple)
-SEQ = prepared(sa.select(_c.seq).where(*IS_THIS))
+LATEST_PARENT: Statement[Link] = statement_of(_LINK.order_by(_c.seq.desc()).limit(number(1)), tuple)
+PARENT: Statement[Link] = statement_of(_LINK.where(_c.id == bind("id", _c.id)), tuple)
+SEQ = statement_of(sa.select(_c.seq).where(*IS_THIS))
 #: True if a thread has checkpoints or writes.
-IS_FILLED = prepared(
+IS_FILLED = statement_of(
     sa.select(sa.or_(*(sa.exists().where(of_thread(table)) for table in (CHECKPOINTS, WRITES))).label("is_filled"))
 )
 
@@ -139,13 +139,13 @@ LIST = Listing("checkpoints", _SUMMARY, order=(_c.seq,), filters=_FILTERS, row=C
 
 def _threads_of_runs(*conditions: sa.ColumnElement[bool]) -> Statement:
     found = sa.select(_c.thread_id).where(made_by_runs(CHECKPOINTS), *conditions)
-    return prepared(found.distinct().order_by(_c.thread_id))
+    return statement_of(found.distinct().order_by(_c.thread_id))
 
 
 def made_by_runs(checkpoints: sa.FromClause) -> sa.ColumnElement[bool]:
     """Return the condition that a checkpoint was made by one of the runs in the parameter ``runs``."""
     run_ref = checkpoints.c.run_ref
-    return sa.and_(run_ref.is_not(None), run_ref.in_(sa.select(member_of(listed("runs").c.value, "id"))))
+    return sa.and_(run_ref.is_not(None), run_ref.in_(sa.select(member_of(elements_table("runs").c.value, "id"))))
 
 
 #: Statements for the threads in which runs made checkpoints, by whether a scope is given.
@@ -159,24 +159,24 @@ THREADS_OF_RUNS = {
 
 
 def _names(name: str) -> sa.ColumnElement[str]:
-    return member_of(listed("wanted").c.value, name)
+    return member_of(elements_table("wanted").c.value, name)
 
 
-def wanted(*members: str) -> Any:
+def wanted_table(*members: str) -> Any:
     """Return the JSON list in the parameter ``wanted`` as a table, with the named members as text columns.
 
     Each item names the thread, so that joins compare it. With a separate condition on the thread, SQLite would scan all
     rows of the thread, and search for each among the wanted items.
     """
-    each = listed("wanted")
+    each = elements_table("wanted")
     return sa.select(*(member_of(each.c.value, name).label(name) for name in members)).subquery("w")
 
 
 _found = VALUES.alias("found")  # an alias, because columns of a table in a named schema are rendered with the schema
 _f = _found.c
-_by_version = wanted("thread", "namespace", "channel", "version")
+_by_version = wanted_table("thread", "namespace", "channel", "version")
 #: The values of the wanted versions, without their bytes.
-NAMED = prepared(
+NAMED = statement_of(
     sa.select(*(_f[name] for name in NamedValue._fields)).select_from(
         LookedUp(
             _by_version,
@@ -193,7 +193,7 @@ NAMED = prepared(
 )
 _IS_STORED = _f.encoding != constant("same")
 
-_new = wanted("thread", "namespace", "channel", "version", "digest")
+_new = wanted_table("thread", "namespace", "channel", "version", "digest")
 _known, _last, _others = (VALUES.alias(name) for name in ("known", "last", "others"))
 
 
@@ -234,7 +234,7 @@ _line = LookedUp(LookedUp(_new, _known, _is_known, isouter=True), _last, _is_las
 #: What there is of the channels of new values: a value of the same version, the last value, and the rows of its base.
 #: The channel, format and digest of the first, number, anchor and digest of the second, and the fields of a
 #: `StoredValue`. None stands for what is not there.
-BEFORE: Statement[tuple[Any, ...]] = prepared(
+BEFORE: Statement[tuple[Any, ...]] = statement_of(
     sa.select(
         _new.c.channel.label("new_channel"),
         _known.c.format.label("known_format"),
@@ -247,9 +247,9 @@ BEFORE: Statement[tuple[Any, ...]] = prepared(
     tuple,
 )
 
-_by_number = wanted("thread", "namespace", "channel", "number")
+_by_number = wanted_table("thread", "namespace", "channel", "number")
 #: The stored values with the wanted numbers, unsorted, because sorting would copy their bytes.
-STORED = prepared(
+STORED = statement_of(
     sa.select(*(_f[name] for name in StoredValue._fields)).select_from(
         LookedUp(
             _by_number,
@@ -265,17 +265,19 @@ STORED = prepared(
     ),
     StoredValue,
 )
-ADD_VALUE = prepared(sa.insert(VALUES).values({column.name: bind(column.name, column) for column in VALUES.columns}))
+ADD_VALUE = statement_of(
+    sa.insert(VALUES).values({column.name: bind(column.name, column) for column in VALUES.columns})
+)
 
 
-@shaped
+@cache_statements
 def put_with_values(number_of: int) -> Statement[CheckpointSummary]:
     """Return one statement that does `PUT`, and `ADD_VALUE` for ``number_of`` values, on Postgres."""
     rows = [
         sa.select(*(bind(_of_value(column.name, at), column) for column in VALUES.columns)) for at in range(number_of)
     ]
     values = insert(VALUES).from_select([*_v.keys()], sa.union_all(*rows)).cte("values")
-    return prepared(_PUT.add_cte(values), CheckpointSummary)
+    return statement_of(_PUT.add_cte(values), CheckpointSummary)
 
 
 def _of_value(name: str, at: int) -> str:
@@ -300,36 +302,36 @@ def _or(row: Insert, *, replace: bool) -> Insert:
 
 _write = insert(WRITES).values({column.name: bind(column.name, column) for column in WRITES.columns})
 #: Statements that insert a write, by how a stored write with the same key is handled (`models.Taken`).
-PUT_WRITE = {"keep": prepared(_or(_write, replace=False)), "replace": prepared(_or(_write, replace=True))}
+PUT_WRITE = {"keep": statement_of(_or(_write, replace=False)), "replace": statement_of(_or(_write, replace=True))}
 #: The columns that differ between the writes of a call. Their parameters are numbered.
 OWN_OF_WRITE = ("idx", "path", "channel", "format", "body")
 
 
-@shaped
+@cache_statements
 def touch_and_put_writes(number_of: int, taken: str) -> Statement:
     """Return `TOUCH_WITH` and `PUT_WRITE` for so many writes as one statement, where the database has such."""
     thread = _touch_with.cte("thread")
     rows = [
-        sa.select(thread.c.id, *(bind(_numbered(column.name, at), column) for column in [*_w][1:]))
+        sa.select(thread.c.id, *(bind(_numbered_name(column.name, at), column) for column in [*_w][1:]))
         for at in range(number_of)
     ]
     put = _or(insert(WRITES).from_select([*_w.keys()], sa.union_all(*rows)), replace=taken == "replace")
-    return prepared(sa.select(thread.c.id).add_cte(put.cte("put")))
+    return statement_of(sa.select(thread.c.id).add_cte(put.cte("put")))
 
 
-def _numbered(name: str, at: int) -> str:
+def _numbered_name(name: str, at: int) -> str:
     return f"{name}_{at}" if name in OWN_OF_WRITE else name
 
 
-def numbered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def numbered_parameters(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the writes' own columns as numbered parameters of `touch_and_put_writes`."""
     return {f"{name}_{at}": value for at, row in enumerate(rows) for name, value in row.items()}
 
 
 _found_writes = WRITES.alias("found_writes")
-_by_ancestor = wanted("thread", "namespace", "id", "channel")
+_by_ancestor = wanted_table("thread", "namespace", "id", "channel")
 #: The writes to the wanted channels after the wanted checkpoints.
-WRITES_TO = prepared(
+WRITES_TO = statement_of(
     sa.select(*(_found_writes.c[column.name] for column in WRITE))
     .select_from(
         LookedUp(
@@ -352,5 +354,5 @@ WRITES_TO = prepared(
 #: The tables with a thread's rows. Tables that refer to others come first.
 TABLES = (WRITES, VALUES, CHECKPOINTS)
 #: Statements that delete a thread's rows, by table. The thread itself comes last.
-REMOVE_ALL = {str(table.name): prepared(sa.delete(table).where(of_thread(table))) for table in TABLES}
-REMOVE_ALL[str(THREADS.name)] = prepared(sa.delete(THREADS).where(_t.id == bind("thread_id", _t.id)))
+REMOVE_ALL = {str(table.name): statement_of(sa.delete(table).where(of_thread(table))) for table in TABLES}
+REMOVE_ALL[str(THREADS.name)] = statement_of(sa.delete(THREADS).where(_t.id == bind("thread_id", _t.id)))

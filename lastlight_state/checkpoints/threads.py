@@ -9,13 +9,13 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import StaleVersion
 
 
-def touched(unit: Unit, place: Row) -> str:
+def touch_thread(unit: Unit, place: Row) -> str:
     """Return the id of the thread, made if it is new and locked in any case."""
     thread_id: str = unit.value(sql.TOUCH, place)
     return thread_id
 
 
-def locked(unit: Unit, place: Row) -> str:
+def lock_thread(unit: Unit, place: Row) -> str:
     """Return the id of the thread, and lock it until the unit ends. Raises `NotFound`."""
     thread_id: str | None = unit.value(sql.LOCK, place)
     if thread_id is None:

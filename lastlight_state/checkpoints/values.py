@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from lastlight_state.checkpoints import models, statements as sql
-from lastlight_state.checkpoints.changes import change_between, changed
+from lastlight_state.checkpoints.changes import apply_changes, change_between
 from lastlight_state.checkpoints.checks import Content
 from lastlight_state.checkpoints.models import VALUES
 from lastlight_state.checkpoints.records import NamedValue, StoredValue
@@ -98,7 +98,7 @@ def new_rows(
     for channel, value in values.items():
         found, name = before[channel], (namespace, channel, versions[channel])
         if found.known is None:
-            encoded = _encoded(channel, value.data, digests[channel], found)
+            encoded = _encode_value(channel, value.data, digests[channel], found)
             shown = {"format": value.format, "size": len(value.data), "digest": digests[channel]}
             rows.append({**dict(zip(_NAME, (thread_id, *name), strict=True)), **shown, **encoded})
         elif not keep and found.known != (value.format, digests[channel]):
@@ -119,11 +119,11 @@ def read(unit: Unit, thread_id: str, names: Collection[Name]) -> tuple[dict[Name
 
     A version without a value is left out.
     """
-    rows = _named(unit, thread_id, names)
+    rows = _named_values(unit, thread_id, names)
     numbers: dict[Line, set[int]] = defaultdict(set)
     for row in rows:
         numbers[_line(row)].update(chain(row.anchor, row.number))
-    stored = _stored(unit, thread_id, numbers)
+    stored = _stored_rows(unit, thread_id, numbers)
     return rebuilt(rows, stored)
 
 
@@ -165,7 +165,7 @@ def _before(unit: Unit, given: Row) -> dict[str, Before]:
             of_base = StoredValue._make(row[_BASE:])
             _note(found, [*row[:_BASE], of_base.number], of_base)
     except CorruptData:  # rare: then each row by itself
-        found, several = {}, unit.readable(sql.BEFORE, given)
+        found, several = {}, unit.rows_or_errors(sql.BEFORE, given)
         for at, one in enumerate(several.rows):
             seen = several.columns(at, _BEFORE)
             if seen is None:
@@ -184,7 +184,7 @@ def _note(found: dict[str, Before], seen: Sequence[Any], row: StoredValue | Corr
         found[channel].stored[of_base] = row
 
 
-def _named(unit: Unit, thread_id: str, names: Iterable[Name]) -> list[NamedValue]:
+def _named_values(unit: Unit, thread_id: str, names: Iterable[Name]) -> list[NamedValue]:
     wanted = [
         {"thread": thread_id, "namespace": namespace, "channel": channel, "version": version}
         for namespace, channel, version in names
@@ -192,7 +192,7 @@ def _named(unit: Unit, thread_id: str, names: Iterable[Name]) -> list[NamedValue
     return unit.rows(sql.NAMED, {"wanted": as_list(wanted)}) if wanted else []
 
 
-def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -> Mapping[Line, Stored]:
+def _stored_rows(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -> Mapping[Line, Stored]:
     """Return the stored rows of these numbers, as far as there are any."""
     found: dict[Line, dict[int, StoredValue | CorruptData]] = defaultdict(dict)
     wanted = [
@@ -207,7 +207,7 @@ def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -
         for row in unit.rows(sql.STORED, given):
             found[_line(row)][row.number] = row
     except CorruptData:  # rare: then each row by itself
-        several = unit.readable(sql.STORED, given)
+        several = unit.rows_or_errors(sql.STORED, given)
         for at, one in enumerate(several.rows):
             if not isinstance(one, CorruptData):
                 found[_line(one)][one.number] = one
@@ -216,7 +216,7 @@ def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -
     return found
 
 
-def _encoded(channel: str, data: bytes, sha256: str, before: Before) -> Row:
+def _encode_value(channel: str, data: bytes, sha256: str, before: Before) -> Row:
     """Return number, anchor, encoding and body for a new value that follows the channel's last value."""
     last = before.last
     if last is None:
@@ -253,6 +253,6 @@ def _rebuilt(stored: Stored, numbers: Sequence[int]) -> bytes | CorruptData | No
             return None
         found.append(row.body)
     try:
-        return changed(*found)
+        return apply_changes(*found)
     except ValueError:
         return None

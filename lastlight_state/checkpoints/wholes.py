@@ -21,7 +21,7 @@ from lastlight_state.checkpoints.models import CHECKPOINTS, VALUES, WRITES
 from lastlight_state.checkpoints.records import Checkpoint, CheckpointSummary, CheckpointWrite, NamedValue, StoredValue
 from lastlight_state.db.lists.pages import split_damaged
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Row, Statement, constant, number, prepared
+from lastlight_state.db.rows.statements import Row, Statement, constant, number, statement_of
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.schema.indexes import LookedUp
 from lastlight_state.db.units.unit import Unit
@@ -65,10 +65,10 @@ def _no_rows() -> sa.Select[Any]:
     return sa.select(constant("none").label("kind"), *shown).where(sa.false())
 
 
-def _reading(checkpoints: sa.Select[Any]) -> Statement:
+def _read_statement(checkpoints: sa.Select[Any]) -> Statement:
     """Return the statement that reads all parts of the checkpoints that the query ``checkpoints`` selects."""
     asked = checkpoints.cte("asked")
-    named = _named(asked)
+    named = _named_values(asked)
     one, stored, write = CHECKPOINTS.alias("one"), VALUES.alias("stored"), WRITES.alias("write")
     numbers = _numbers(named)
     is_stored = sa.and_(
@@ -82,7 +82,7 @@ def _reading(checkpoints: sa.Select[Any]) -> Statement:
         _of_kind(_STORED, "v", stored).select_from(LookedUp(numbers, stored, is_stored)),
         _of_kind(_WRITE, "w", write).select_from(LookedUp(asked, write, _is_of(write, asked, "checkpoint_id"))),
     ]
-    return prepared(sa.union_all(*rows))
+    return statement_of(sa.union_all(*rows))
 
 
 def _is_of(table: sa.FromClause, asked: sa.FromClause, column: str) -> sa.ColumnElement[bool]:
@@ -92,7 +92,7 @@ def _is_of(table: sa.FromClause, asked: sa.FromClause, column: str) -> sa.Column
     )
 
 
-def _named(asked: sa.CTE) -> sa.CTE:
+def _named_values(asked: sa.CTE) -> sa.CTE:
     """Return a query for the values that checkpoints name by their versions, each once, without the values' bytes."""
     value = VALUES.alias("value")
     versions = members_of(asked.c.versions).table_valued("key", "value", name="version")
@@ -126,15 +126,15 @@ def _versions(checkpoints: sa.FromClause) -> sa.Select[Any]:
     return sa.select(*(checkpoints.c[name] for name in ("thread_id", "namespace", "id", "versions")))
 
 
-def _these() -> sa.Select[Any]:
+def _wanted_checkpoints() -> sa.Select[Any]:
     """Return a query for the checkpoints listed in the parameter ``wanted``."""
-    named, found = sql.wanted("thread_id", "namespace", "id"), CHECKPOINTS.alias("found")
+    named, found = sql.wanted_table("thread_id", "namespace", "id"), CHECKPOINTS.alias("found")
     return _versions(found).select_from(LookedUp(named, found, _is_of(found, named, "id")))
 
 
 _latest = _versions(CHECKPOINTS).where(sql.IS_HERE).order_by(CHECKPOINTS.c.seq.desc()).limit(number(1))
 #: Statements for one checkpoint, for the latest of a namespace, and for those in the parameter ``wanted``.
-GET, LATEST, THESE = map(_reading, (_versions(CHECKPOINTS).where(*sql.IS_THIS), _latest, _these()))
+GET, LATEST, THESE = map(_read_statement, (_versions(CHECKPOINTS).where(*sql.IS_THIS), _latest, _wanted_checkpoints()))
 
 
 # Building checkpoints from the rows of the statement.
@@ -169,7 +169,7 @@ def read(unit: Unit, statement: Statement, given: Row) -> dict[Place, Checkpoint
     made: dict[Place, Checkpoint | CorruptData] = {}
     for place, row in parts.checkpoints.items():
         problem = row if isinstance(row, CorruptData) else _damage(row, damaged) or parts.broken.get(place)
-        made[place] = problem or _made(cast(Row, row), found, parts.writes[place])
+        made[place] = problem or _make_checkpoint(cast(Row, row), found, parts.writes[place])
     return made
 
 
@@ -180,7 +180,7 @@ def _parts(unit: Unit, statement: Statement, given: Row) -> _Parts:
             _sort(parts, row)
     except CorruptData:  # rare: then read row by row
         parts = _Parts({}, [], defaultdict(dict), defaultdict(list), {})
-        several = unit.readable(statement, given)
+        several = unit.rows_or_errors(statement, given)
         for at, one in enumerate(several.rows):
             if isinstance(one, CorruptData):
                 _sort_damaged(parts, one, lambda *names, at=at: several.columns(at, names))
@@ -227,7 +227,7 @@ def _damage(row: Row, damaged: Mapping[values.Name, CorruptData]) -> CorruptData
     return next((damaged[one] for one in named if one in damaged), None)
 
 
-def _made(row: Row, found: Mapping[values.Name, Content], writes: Sequence[Row]) -> Checkpoint:
+def _make_checkpoint(row: Row, found: Mapping[values.Name, Content], writes: Sequence[Row]) -> Checkpoint:
     space = row["namespace"]
     valued = {
         channel: found[space, channel, version]

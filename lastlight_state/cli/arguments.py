@@ -63,7 +63,7 @@ def _store(context: click.Context, option: click.Parameter, value: Any) -> Any:
 BY = click.option("--by", metavar="NAME", help="Who does it; by default the user of this process.")
 
 
-def acting(by: str | None) -> str:
+def acting_person(by: str | None) -> str:
     """Return the name of the acting person: the given name, or else the user name of this process."""
     if by is not None:
         return by

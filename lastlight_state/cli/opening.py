@@ -54,7 +54,7 @@ def resolve(store: StateStore, text: str, kinds: Collection[str] = tuple(_KEYS))
     known = [kind for kind in _KEYS if kind in kinds]
     if text == LAST:
         return _newest(store, known)
-    found = [RecordId(*row) for row in _beginning(store, text, known)]
+    found = [RecordId(*row) for row in _ids_with_prefix(store, text, known)]
     whole = [one for one in found if one.id == text]
     if len(whole or found) == 1:
         return (whole or found)[0]
@@ -74,7 +74,7 @@ def whole(store: StateStore, text: str, kind: str) -> str:
         return text
 
 
-def _beginning(store: StateStore, text: str, kinds: Collection[str]) -> Collection[tuple[str, str]]:
+def _ids_with_prefix(store: StateStore, text: str, kinds: Collection[str]) -> Collection[tuple[str, str]]:
     """Return the first ids of each kind that begin with the text. Reads one short range of each primary key."""
     parts = (
         f"SELECT kind, id FROM (SELECT '{kind}' AS kind, {key} AS id FROM {table}"
@@ -118,29 +118,29 @@ def read_once(call: Call, work: Callable[[StateStore], T], *, verified: bool = T
     """
     settings = settings_of(call, read_only=True)
     try:
-        with _looking(call, settings, verified, glance=True) as store:
+        with _readable_store(call, settings, verified, glance=True) as store:
             result = work(store)
-            if not store.backend.disturbed:
+            if not store.backend.is_disturbed:
                 return result
     except _Disturbed:
         pass
-    with _looking(call, settings, verified, glance=False) as store:
+    with _readable_store(call, settings, verified, glance=False) as store:
         return work(store)
 
 
 @contextmanager
 def open_readonly(call: Call) -> Iterator[StateStore]:
     """Open a read-only store for the block, on a database that exists and is current."""
-    with _looking(call, settings_of(call, read_only=True), verified=True, glance=False) as store:
+    with _readable_store(call, settings_of(call, read_only=True), verified=True, glance=False) as store:
         yield store
 
 
 @contextmanager
-def working(call: Call) -> Iterator[StateStore]:
+def writable_store(call: Call) -> Iterator[StateStore]:
     """Open a writable store for the block, on a database that exists and is current. Raises as `read_once` does."""
     settings = settings_of(call)
-    with closing(connected(call, settings)) as backend:
-        verify(existing(backend))
+    with closing(backend_for_call(call, settings)) as backend:
+        verify(existing_backend(backend))
         with StateStore(backend, settings) as store:
             yield store
 
@@ -175,7 +175,7 @@ def other_url(call: Call, url: str | None, file: Path | None) -> str:
     return found
 
 
-def connected(call: Call, settings: Settings, *, glance: bool = False) -> Backend:
+def backend_for_call(call: Call, settings: Settings, *, glance: bool = False) -> Backend:
     """Return an unconnected backend for these settings.
 
     Error messages of the command name the backend's location from now on.
@@ -185,7 +185,7 @@ def connected(call: Call, settings: Settings, *, glance: bool = False) -> Backen
     return backend
 
 
-def existing(backend: Backend) -> Backend:
+def existing_backend(backend: Backend) -> Backend:
     """Return the backend unchanged. Raises `BackendUnavailable` if its file does not exist."""
     if not backend.exists:
         raise BackendUnavailable(
@@ -199,15 +199,15 @@ class _Disturbed(Exception):
 
 
 @contextmanager
-def _looking(call: Call, settings: Settings, verified: bool, *, glance: bool) -> Iterator[StateStore]:
-    backend = connected(call, settings, glance=glance)
+def _readable_store(call: Call, settings: Settings, verified: bool, *, glance: bool) -> Iterator[StateStore]:
+    backend = backend_for_call(call, settings, glance=glance)
     store = StateStore(backend, settings)
     try:
         if verified:
-            verify(existing(backend))
+            verify(existing_backend(backend))
         yield store
     except StateError as error:
-        if backend.disturbed:
+        if backend.is_disturbed:
             raise _Disturbed from error
         raise
     finally:

@@ -82,7 +82,7 @@ class Output:
 
     def warn(self, text: str) -> None:
         """Print a remark on stderr. With ``--json`` put the remark into the JSON object instead."""
-        self._warnings.append(self._secrets.hidden(text))
+        self._warnings.append(self._secrets.redact(text))
         if not self._flags.json:
             self.note(text)
 
@@ -150,17 +150,17 @@ class Output:
             return None
         return {
             "code": failure.code,
-            "message": self._secrets.hidden(failure.message),
-            "details": {name: self._hidden(plain(value)) for name, value in failure.details.items()},
+            "message": self._secrets.redact(failure.message),
+            "details": {name: self._hide_secrets(plain(value)) for name, value in failure.details.items()},
         }
 
-    def _hidden(self, value: Any) -> Any:
-        return self._secrets.hidden(value) if isinstance(value, str) else value
+    def _hide_secrets(self, value: Any) -> Any:
+        return self._secrets.redact(value) if isinstance(value, str) else value
 
     def _to_stderr(self, text: str) -> None:
         try:
             self.before_note()
-            self._notes.write(self._secrets.hidden(text))
+            self._notes.write(self._secrets.redact(text))
             self._err.flush()
         except BrokenPipeError:
             hush(self._err)
@@ -203,9 +203,9 @@ def command(name: str) -> Callable[[Callable[..., Answer]], click.Command]:
     The common flags are added after its own.
     """
 
-    def made(run: Callable[..., Answer]) -> click.Command:
+    def make_command(run: Callable[..., Answer]) -> click.Command:
         found = click.command(name)(click.pass_obj(run))
         found.params += arguments.options()
         return found
 
-    return made
+    return make_command

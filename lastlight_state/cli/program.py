@@ -106,7 +106,7 @@ class Commands(click.Group):
 def parse(words: Sequence[str], call: Call) -> Answer:
     """Parse a command line, run its command and return the answer. Errors of the parser and the command are raised."""
     group = commands()
-    words = _helped(words)
+    words = _expand_help(words)
     try:
         with group.make_context(PROGRAM, list(words), obj=call, **CONTEXT) as context:
             return cast(Answer, group.invoke(context))
@@ -116,7 +116,7 @@ def parse(words: Sequence[str], call: Call) -> Answer:
         return Answer()
 
 
-def _helped(words: Sequence[str]) -> Sequence[str]:
+def _expand_help(words: Sequence[str]) -> Sequence[str]:
     """Rewrite ``help COMMAND`` as ``COMMAND --help``."""
     return [*words[1:], "--help"] if list(words[:1]) == ["help"] else words
 
@@ -173,7 +173,7 @@ def run(words: Sequence[str]) -> int:
     output = Output(flags, secrets, _stream(sys.stdout), _stream(sys.stderr))
     call = Call(flags, secrets, output)
     with _hearing_sigterm(), _hearing_logs(output):
-        with progress.shown(output.err, output.note, lambda: flags.quiet) as display:
+        with progress.show_progress(output.err, output.note, lambda: flags.quiet) as display:
             output.before_note = display.clear
             answer = _answer(words, call)
         try:

@@ -10,7 +10,7 @@ from typing import TextIO
 from rich.cells import set_cell_size
 
 from lastlight_state import progress
-from lastlight_state.clock import lasted_seconds
+from lastlight_state.clock import seconds_text
 from lastlight_state.plain import printable
 from lastlight_state.progress import Progress
 
@@ -71,7 +71,7 @@ class ProgressDisplay:
         of = "" if told.total is None else f" of {told.total:,}"
         left = ""
         if told.total and 0 < told.done < told.total and passed >= 1:
-            left = f", {lasted_seconds(passed * (told.total - told.done) / told.done)} left"
+            left = f", {seconds_text(passed * (told.total - told.done) / told.done)} left"
         return f"{printable(told.what)}: {told.done:,}{of} {told.unit}{left}"
 
 
@@ -83,10 +83,12 @@ def _bar(told: Progress) -> str:
 
 
 @contextmanager
-def shown(stream: TextIO, note: Callable[[str], None], is_quiet: Callable[[], bool]) -> Iterator[ProgressDisplay]:
+def show_progress(
+    stream: TextIO, note: Callable[[str], None], is_quiet: Callable[[], bool]
+) -> Iterator[ProgressDisplay]:
     """Show the progress of the work in the block. A report is skipped if ``is_quiet()`` returns True."""
     display = ProgressDisplay(stream, note)
-    with progress.listening(lambda told: None if is_quiet() else display(told)):
+    with progress.report_to(lambda told: None if is_quiet() else display(told)):
         try:
             yield display
         finally:

@@ -42,13 +42,13 @@ class TableScreen(Protocol):
     width: int | None
     local: bool
 
-    def shown(self, value: Any) -> str: ...
+    def format_value(self, value: Any) -> str: ...
 
-    def styled(self, value: Any) -> Text: ...
+    def style_value(self, value: Any) -> Text: ...
 
     def heading(self, text: str) -> Text: ...
 
-    def wrapped(self, text: str) -> Iterator[Text]: ...
+    def indented_lines(self, text: str) -> Iterator[Text]: ...
 
 
 T = TypeVar("T")
@@ -81,44 +81,44 @@ Rows = list[list[Text]]
 
 def table(screen: TableScreen, columns: Sequence[Column[T]], items: Sequence[T]) -> Iterator[Text]:
     """Return the lines of a table, the heading first."""
-    whole = [[screen.styled(column.of(item)) for column in columns] for item in items]
+    whole = [[screen.style_value(column.of(item)) for column in columns] for item in items]
     if screen.width is None:
         return _lines(screen, columns, whole, _widths(columns, whole))
-    return _fitted(screen, columns, items, whole, screen.width)
+    return _fitted_lines(screen, columns, items, whole, screen.width)
 
 
-def _fitted(
+def _fitted_lines(
     screen: TableScreen, columns: Sequence[Column[T]], items: Sequence[T], whole: Rows, room: int
 ) -> Iterator[Text]:
     cells = list(zip(*(_brief(screen, column, items) for column in columns), strict=True))
     shown = [i for i, column in enumerate(columns)]
     below = [i for i in shown if columns[i].below]
-    if not _fits([columns[i] for i in shown], _picked(cells, shown), room, least=False):
+    if not _fits([columns[i] for i in shown], _pick_columns(cells, shown), room, least=False):
         shown = [i for i in shown if i not in below]
     else:
         below = []
     left: list[str] = []
-    while not _fits([columns[i] for i in shown], _picked(cells, shown), room, least=True):
+    while not _fits([columns[i] for i in shown], _pick_columns(cells, shown), room, least=True):
         leaving = max(shown, key=lambda i: columns[i].rank)
         if not columns[leaving].rank:
             yield from blocks(screen, columns, whole, room)
             return
         shown.remove(leaving)
         left.append(columns[leaving].title)
-    chosen, rows = [columns[i] for i in shown], _picked(cells, shown)
-    heading, *drawn = _lines(screen, chosen, rows, _narrowed(_widths(chosen, rows), chosen, room))
+    chosen, rows = [columns[i] for i in shown], _pick_columns(cells, shown)
+    heading, *drawn = _lines(screen, chosen, rows, _narrow_widths(_widths(chosen, rows), chosen, room))
     yield heading
     for line, row, item in zip(drawn, whole, items, strict=True):
         yield line
         for i in below:
             value = columns[i].of(item)
             if isinstance(value, str):
-                yield from screen.wrapped(value)
+                yield from screen.indented_lines(value)
             elif row[i].plain != "-":
-                yield from wrapped(row[i], room, INDENT)
+                yield from wrap_text(row[i], room, INDENT)
     if left:
         told = f"(no room for {', '.join(reversed(left))}: a wider terminal, a pipe or --json has them)"
-        yield from wrapped(Text(told, "dim"), room, 0)
+        yield from wrap_text(Text(told, "dim"), room, 0)
 
 
 def blocks(screen: TableScreen, columns: Sequence[Column[Any]], rows: Rows, room: int) -> Iterator[Text]:
@@ -128,7 +128,7 @@ def blocks(screen: TableScreen, columns: Sequence[Column[Any]], rows: Rows, room
         yield screen.heading(f"-- {number} --")
         for column, cell in zip(columns, row, strict=True):
             whole = column.keep or column.is_id
-            first, *rest = [cell] if whole else wrapped(cell, max(room - width - len(GAP), LEAST_WIDTH), 0)
+            first, *rest = [cell] if whole else wrap_text(cell, max(room - width - len(GAP), LEAST_WIDTH), 0)
             yield Text.assemble((screen.heading(column.title).plain.ljust(width) + GAP, "dim"), first)
             yield from (Text(" " * (width + len(GAP))).append_text(line) for line in rest)
 
@@ -137,11 +137,11 @@ def _brief(screen: TableScreen, column: Column[T], items: Sequence[T]) -> list[T
     """Return the cells of a column for a terminal: with shortened ids and relative times."""
     values = [column.of(item) for item in items]
     if column.is_id:
-        short = shortest([screen.shown(value) for value in values])
-        return [Text(short[screen.shown(value)]) for value in values]
+        short = shortest([screen.format_value(value) for value in values])
+        return [Text(short[screen.format_value(value)]) for value in values]
     now = SYSTEM_CLOCK.now()
     return [
-        Text(since(value, now)) if isinstance(value, datetime) and not screen.local else screen.styled(value)
+        Text(since(value, now)) if isinstance(value, datetime) and not screen.local else screen.style_value(value)
         for value in values
     ]
 
@@ -156,7 +156,7 @@ def _common(one: str, other: str) -> int:
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def _picked(cells: Sequence[Sequence[Text]], shown: Sequence[int]) -> Rows:
+def _pick_columns(cells: Sequence[Sequence[Text]], shown: Sequence[int]) -> Rows:
     return [[row[i] for i in shown] for row in cells]
 
 
@@ -176,7 +176,7 @@ def _fits(columns: Sequence[Column[Any]], rows: Rows, room: int, *, least: bool)
     return sum(widths) + len(GAP) * (len(widths) - 1) <= room
 
 
-def _narrowed(widths: list[int], columns: Sequence[Column[Any]], room: int) -> list[int]:
+def _narrow_widths(widths: list[int], columns: Sequence[Column[Any]], room: int) -> list[int]:
     """Return the widths with the widest columns cut until all columns fit, as far as columns may be cut."""
     may_be_cut = [i for i, column in enumerate(columns) if not column.keep and not column.is_id]
     while sum(widths) + len(GAP) * (len(widths) - 1) > room:
@@ -189,10 +189,10 @@ def _narrowed(widths: list[int], columns: Sequence[Column[Any]], room: int) -> l
 
 def _lines(screen: TableScreen, columns: Sequence[Column[Any]], rows: Rows, widths: Sequence[int]) -> Iterator[Text]:
     for row in ([screen.heading(column.title) for column in columns], *rows):
-        yield _aligned(row, widths, columns)
+        yield _aligned_line(row, widths, columns)
 
 
-def _aligned(cells: Sequence[Text], widths: Sequence[int], columns: Sequence[Column[Any]]) -> Text:
+def _aligned_line(cells: Sequence[Text], widths: Sequence[int], columns: Sequence[Column[Any]]) -> Text:
     line = Text()
     for i, (cell, width, column) in enumerate(zip(cells, widths, columns, strict=True)):
         last = i == len(columns) - 1
@@ -209,7 +209,7 @@ def _cut(cell: Text, width: int) -> Text:
     return Text(set_cell_size(cell.plain, width - 1) + "…", style=cell.style)
 
 
-def wrapped(cell: Text, room: int | None, indent: int) -> Iterator[Text]:
+def wrap_text(cell: Text, room: int | None, indent: int) -> Iterator[Text]:
     """Return the text in lines that fit into ``room`` characters, each indented.
 
     Without ``room`` nothing is wrapped.
@@ -263,7 +263,7 @@ class Screen:
         for part in text.split("\n", allow_blank=True) or [text]:
             self._console.print(_harmless(part), soft_wrap=True)
 
-    def shown(self, value: Any) -> str:
+    def format_value(self, value: Any) -> str:
         """Convert a value to one line of text for people."""
         if value is None:
             return "-"
@@ -277,9 +277,9 @@ class Screen:
             return printable(codec.encode_sound(plain(value)).decode())
         return printable(str(value))
 
-    def styled(self, value: Any) -> Text:
+    def style_value(self, value: Any) -> Text:
         """Convert a value to text in the colour of the word, such as red for ``failed``."""
-        text = self.shown(value)
+        text = self.format_value(value)
         return Text(text, style=_STYLE_OF.get(text, ""))
 
     def heading(self, text: str) -> Text:
@@ -292,32 +292,32 @@ class Screen:
 
     def ago(self, moment: datetime, now: datetime) -> str:
         """Return how long ago a time was. If stdout is not a terminal, or with ``--local``, return the time itself."""
-        return self.shown(moment) if self.width is None or self.local else ago(moment, now)
+        return self.format_value(moment) if self.width is None or self.local else ago(moment, now)
 
-    def wrapped(self, text: str) -> Iterator[Text]:
+    def indented_lines(self, text: str) -> Iterator[Text]:
         """Return the complete text, indented and wrapped to the terminal's width, without empty lines."""
         for line in text.splitlines():
             if line.strip():
-                yield from wrapped(Text(printable(line.rstrip())), self.width, INDENT)
+                yield from wrap_text(Text(printable(line.rstrip())), self.width, INDENT)
 
-    def hanging(self, name: str, text: str) -> Iterator[Text]:
+    def hanging_lines(self, name: str, text: str) -> Iterator[Text]:
         """Return lines with a name, and a text next to it. Further lines of the text are aligned with the first."""
-        return self._hanging(name, Text(printable(text)))
+        return self._hanging_lines(name, Text(printable(text)))
 
-    def _hanging(self, name: str, text: Text) -> Iterator[Text]:
-        first, *rest = wrapped(text, self.width and self.width - len(name) - len(GAP), 0)
+    def _hanging_lines(self, name: str, text: Text) -> Iterator[Text]:
+        first, *rest = wrap_text(text, self.width and self.width - len(name) - len(GAP), 0)
         yield Text.assemble((name + GAP, "dim"), first)
         yield from (Text(" " * (len(name) + len(GAP))).append_text(line) for line in rest)
 
-    def filled(self, text: str) -> Iterator[Text]:
+    def wrapped_lines(self, text: str) -> Iterator[Text]:
         """Return the complete text, wrapped to the terminal's width. If there is no terminal, return it on one line."""
-        return wrapped(Text(printable(text)), self.width, 0)
+        return wrap_text(Text(printable(text)), self.width, 0)
 
     def fields(self, values: dict[str, Any]) -> Iterator[Text]:
         """Return one line for each name with its value. All values begin in the same column."""
         width = max((len(name) for name in values), default=0)
         for name, value in values.items():
-            yield from self._hanging(name.ljust(width), self.styled(value))
+            yield from self._hanging_lines(name.ljust(width), self.style_value(value))
 
 
 def _harmless(text: Text) -> Text:

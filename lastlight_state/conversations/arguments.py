@@ -55,7 +55,7 @@ class NewMessage:
 
     def to_runtime(self, mode: Mode = "db") -> dict[str, Any]:
         """Convert this message to a runtime's dictionary of the given mode, as `Message.to_runtime` does."""
-        return runtime.message_mapping(runtime.timed(vars(self)), valid.word("mode", mode, MODES))
+        return runtime.message_mapping(runtime.add_unix_time(vars(self)), valid.word("mode", mode, MODES))
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class SessionTree:
         """
         valid.word("mode", mode, MODES)
         return runtime.session_mapping(
-            runtime.timed({**vars(self.session), "created_at": self.session.times.created_at}),
+            runtime.add_unix_time({**vars(self.session), "created_at": self.session.times.created_at}),
             [_branch_mapping(one) for one in self.branches],
             mode,
         )
@@ -218,7 +218,7 @@ class SessionTree:
 def _branch_mapping(tree: BranchTree) -> dict[str, Any]:
     system = tree.branch.system
     return runtime.branch_mapping(
-        runtime.timed(vars(tree.branch)),
+        runtime.add_unix_time(vars(tree.branch)),
         system.to_runtime("json") if isinstance(system, NewMessage) else system,
         [message.to_runtime("json") for message in tree.messages],
     )

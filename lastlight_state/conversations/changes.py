@@ -28,7 +28,7 @@ from lastlight_state.db.lists.pages import iterate, pages_of
 from lastlight_state.db.news.watch import Arrivals, TimeLimit, arrivals, refuse_in_transaction
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.rows.statements import bind, number, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict
 
@@ -54,16 +54,16 @@ UPDATED = Listing(
     filters={"since": SESSIONS.c.updated_at >= bind("since", SESSIONS.c.updated_at)},
     descending=False,
 )
-HEAD = prepared(sa.select(SESSIONS.c.change_seq).where(SESSIONS.c.id == bind("session_id", SESSIONS.c.id)))
-LOWEST = prepared(sa.select(sa.func.min(_c.seq)).where(_OF))
+HEAD = statement_of(sa.select(SESSIONS.c.change_seq).where(SESSIONS.c.id == bind("session_id", SESSIONS.c.id)))
+LOWEST = statement_of(sa.select(sa.func.min(_c.seq)).where(_OF))
 _LAST = sa.select(_c.seq).where(_OF).order_by(_c.seq.desc()).limit(number(1)).scalar_subquery()
 #: Raises a session's entry counter to the greatest stored number, if the counter is behind it.
-SETTLE = prepared(
+SETTLE = statement_of(
     sa.update(SESSIONS)
     .where(SESSIONS.c.id == bind("session_id", SESSIONS.c.id), SESSIONS.c.change_seq < _LAST)
     .values(change_seq=_LAST)
 )
-TRIM = prepared(sa.delete(CHANGES).where(_OF, _c.seq < bind("below", _c.seq)))
+TRIM = statement_of(sa.delete(CHANGES).where(_OF, _c.seq < bind("below", _c.seq)))
 
 
 #: The longest expected delay between the time of an update and the moment when its commit is visible.
@@ -82,7 +82,7 @@ class Changes(Repository):
         the lowest number left. Then read the session again, and continue from its ``change_seq``.
         """
         valid.page_limit(limit)
-        given = {"session_id": valid.sought("session_id", session_id), "after_seq": valid.number("seq", seq)}
+        given = {"session_id": valid.lookup_text("session_id", session_id), "after_seq": valid.number("seq", seq)}
         last = LIST.key_of(given, page_token)
         following = (seq if last is None else last[0]) + 1
 
@@ -96,7 +96,7 @@ class Changes(Repository):
 
     def head(self, session_id: str) -> int:
         """Return the number of the last entry in a session's feed. Raises `NotFound`."""
-        return self._reading(lambda unit: _head(unit, valid.sought("session_id", session_id)))
+        return self._reading(lambda unit: _head(unit, valid.lookup_text("session_id", session_id)))
 
     def wait(
         self, session_id: str, seq: int = 0, *, timeout: float, poll_interval: float = 0.5, limit: int = 50
@@ -111,9 +111,9 @@ class Changes(Repository):
         refuse_in_transaction(self._scope)
         limited, look = TimeLimit(seconds), partial(self.after, session_id, seq, limit=limit)
         found = limited.look(look)
-        if found.items or found.damaged or not limited.left:
+        if found.items or found.damaged or not limited.seconds_left:
             return found
-        with self._arrivals(session_id, seq, limited.left, interval) as arrived:
+        with self._arrivals(session_id, seq, limited.seconds_left, interval) as arrived:
             arrived.wait(arrived.seconds_left)
         return limited.look(look)
 
@@ -132,10 +132,10 @@ class Changes(Repository):
         `NotFound` if the session is removed in the meantime.
         """
         refuse_in_transaction(self._scope)
-        found, first = valid.sought("session_id", session_id), valid.number("seq", seq)
+        found, first = valid.lookup_text("session_id", session_id), valid.number("seq", seq)
         idle = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
         interval = valid.seconds("poll_interval", poll_interval)
-        return self._followed(found, first, idle, interval, valid.stop(stop))
+        return self._follow_session(found, first, idle, interval, valid.stop(stop))
 
     def subscribe(self, callback: Callable[[Change], object]) -> Callable[[], None]:
         """Call ``callback`` with each change that this store commits, after the commit. Returns a function that
@@ -154,7 +154,7 @@ class Changes(Repository):
         The extra minute covers commits that arrive late. So a session may be returned twice; its ``change_seq`` shows
         whether it changed.
         """
-        given = {"since": _overlapping(aware_utc("since", since))}
+        given = {"since": _overlap_start(aware_utc("since", since))}
         return self._page(UPDATED, given, limit, page_token)
 
     def follow_all(
@@ -181,7 +181,7 @@ class Changes(Repository):
 
         A reader that requests deleted entries gets the `Conflict` of `after`.
         """
-        this = {"session_id": valid.sought("session_id", session_id)}
+        this = {"session_id": valid.lookup_text("session_id", session_id)}
         values = {**this, "below": valid.number("below", below)}
 
         def trim(unit: Unit) -> int:
@@ -200,7 +200,7 @@ class Changes(Repository):
     ) -> AbstractContextManager[Arrivals[str]]:
         return arrivals(watch_for(self._scope), session_id, seconds, interval, known=seq, woken=woken)
 
-    def _followed(
+    def _follow_session(
         self, session_id: str, seq: int, idle: float | None, interval: float, stop: threading.Event
     ) -> Iterator[Change]:
         watch, heard = watch_for(self._scope), time.monotonic()
@@ -209,14 +209,14 @@ class Changes(Repository):
             head = max(seq, self.head(session_id))
             while not stop.is_set():
                 if head > known[session_id]:
-                    for change in self._stored(session_id, known[session_id]):
+                    for change in self._stored_changes(session_id, known[session_id]):
                         yield change
                         head, heard = max(head, change.seq), time.monotonic()
                     known[session_id] = head
                 if idle is not None and time.monotonic() - heard >= idle:
                     return
                 left = _SLICE if idle is None else min(_SLICE, heard + idle - time.monotonic())
-                head = watch.grown(known, max(left, 0.0)).get(session_id, head)
+                head = watch.wait_for_growth(known, max(left, 0.0)).get(session_id, head)
                 if head == GONE:
                     raise valid.not_found(words.SESSION, session_id)
 
@@ -234,12 +234,12 @@ class Changes(Repository):
                     heard = time.monotonic()
             newest = max((at for _, at in known.values()), default=since)
             since = max(since, min(began, newest), began - OVERLAP)  # moves on even if nothing changes
-            known = {key: (seq, at) for key, (seq, at) in known.items() if at >= _overlapping(since)}
+            known = {key: (seq, at) for key, (seq, at) in known.items() if at >= _overlap_start(since)}
             if idle is not None and time.monotonic() - heard >= idle:
                 return
             stop.wait(interval if idle is None else min(interval, max(0.0, heard + idle - time.monotonic())))
 
-    def _stored(self, session_id: str, seq: int) -> Iterator[Change]:
+    def _stored_changes(self, session_id: str, seq: int) -> Iterator[Change]:
         for page in pages_of(self.after, session_id, seq, limit=valid.PAGE_LIMIT):
             yield from page.items
 
@@ -252,7 +252,7 @@ class Changes(Repository):
             raise Conflict(f"feed of session {session_id!r:.80}: {problem}", code=words.FEED_TRIMMED, lowest=lowest)
 
 
-def _overlapping(since: datetime) -> datetime:
+def _overlap_start(since: datetime) -> datetime:
     """Return ``since`` less `OVERLAP`, but no time before year 1. Thus commits that arrive late are read, too."""
     return max(since, datetime.min.replace(tzinfo=UTC) + OVERLAP) - OVERLAP
 

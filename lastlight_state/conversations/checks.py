@@ -34,15 +34,15 @@ def name(where: str, value: Any, most: int) -> str | None:
 
 
 def of(table: sa.Table, *names: str) -> dict[str, Check]:
-    """Return a check for each named column of a table: `encoded` for JSON columns, else `name`.
+    """Return a check for each named column of a table: `encode_object` for JSON columns, else `name`.
 
     Each has the column's size limit.
     """
     most = vars(limits_of(table))
-    return {one: partial(encoded if form_of(table.c[one]) == "JSON" else name, most=most[one]) for one in names}
+    return {one: partial(encode_object if form_of(table.c[one]) == "JSON" else name, most=most[one]) for one in names}
 
 
-def encoded(where: str, value: Any, most: int) -> str | None:
+def encode_object(where: str, value: Any, most: int) -> str | None:
     """Check an object (dict) and return it as JSON text of at most ``most`` bytes. None is allowed."""
     if value is None:
         return None
@@ -58,7 +58,7 @@ def content(where: str, value: Any) -> str:
     return codec.encode(where, value, max_bytes=_MESSAGE.content)
 
 
-def created(where: str, value: Any, now: datetime) -> tuple[datetime, float | None]:
+def creation_time(where: str, value: Any, now: datetime) -> tuple[datetime, float | None]:
     """Check a time of creation: a datetime, Unix seconds, or None for now.
 
     Returns the time, and the caller's Unix seconds or None.
@@ -113,9 +113,9 @@ def source(where: str, value: Any) -> str | None:
 
 def vector(where: str, value: Any) -> bytes:
     """Check a query vector of at most `words.DIMENSIONS` numbers, and return it as bytes."""
-    return similarity.packed(where, value, most=words.DIMENSIONS)
+    return similarity.pack_vector(where, value, most=words.DIMENSIONS)
 
 
 def embedding(where: str, value: Any) -> bytes | None:
     """Check an embedding of at most `words.DIMENSIONS` numbers, and return it as bytes. None is allowed."""
-    return None if value is None else similarity.packed(where, value, most=words.DIMENSIONS)
+    return None if value is None else similarity.pack_vector(where, value, most=words.DIMENSIONS)

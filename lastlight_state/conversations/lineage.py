@@ -17,7 +17,7 @@ from lastlight_state.db.rows.statements import bind
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.ids import new_id
 
-_MOST = limits_of(BRANCHES)
+_LIMITS = limits_of(BRANCHES)
 
 _b = BRANCHES.c
 
@@ -51,19 +51,19 @@ class Lineage(Repository):
         past the parent's length or for more than 1,000 ancestors.
         """
         now = self._now()
-        checks.encoded("node_metadata", node_metadata, _MOST.node_metadata)
+        checks.encode_object("node_metadata", node_metadata, _LIMITS.node_metadata)
         given = branching.origin_in("node_metadata", node_metadata)
         branching.refuse_other_origin("node_metadata", given, parent_branch_id, at)
         row: branching.ForkDraft = {
-            "id": new_id() if branch_id is None else valid.identifier("branch_id", branch_id, _MOST.id),
+            "id": new_id() if branch_id is None else valid.identifier("branch_id", branch_id, _LIMITS.id),
             "created_at": now,
             "created_at_unix": None,
             "user": None,
-            "name": checks.name("name", name, _MOST.name),
-            "session_id": checks.name("session_id", session_id, _MOST.session_id),
+            "name": checks.name("name", name, _LIMITS.name),
+            "session_id": checks.name("session_id", session_id, _LIMITS.session_id),
             "progression_id": None,
             "system_msg_id": None,
-            "parent_branch_id": valid.sought("parent_branch_id", parent_branch_id),
+            "parent_branch_id": valid.lookup_text("parent_branch_id", parent_branch_id),
             "forked_at_ord": None,
             "fork_depth": 0,
             "status": None,
@@ -81,7 +81,7 @@ class Lineage(Repository):
 
         Raises `NotFound`, and `CorruptData` if the ancestors form a cycle.
         """
-        found = valid.sought("branch_id", branch_id)
+        found = valid.lookup_text("branch_id", branch_id)
         line = self._reading(lambda unit: lines.line_of(unit, found))
         return [
             Ancestor.of({"branch_id": one.branch_id, "from_ord": min(one.start, one.until), "until_ord": one.until})
@@ -90,5 +90,5 @@ class Lineage(Repository):
 
     def forks(self, branch_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[BranchSummary]:
         """Return a page of the direct forks of a branch, the oldest first."""
-        given = {"parent_branch_id": valid.sought("branch_id", branch_id)}
+        given = {"parent_branch_id": valid.lookup_text("branch_id", branch_id)}
         return self._page(FORKS, given, limit, page_token)

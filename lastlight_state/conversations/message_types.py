@@ -12,16 +12,16 @@ from lastlight_state.conversations.shared.storing import KnownClasses, numbers_o
 from lastlight_state.conversations.tables import TYPES
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.rows.statements import bind, every_column_of, number, prepared
+from lastlight_state.db.rows.statements import bind, every_column_of, number, statement_of
 from lastlight_state.db.schema.declarations import limits_of
 
-_MOST = limits_of(TYPES)
+_LIMITS = limits_of(TYPES)
 
 _c = TYPES.c
 
-GET = prepared(sa.select(_c.lion_class).where(_c.type_id == bind("type_id", _c.type_id)))
-FIND = prepared(sa.select(_c.type_id).where(_c.lion_class == bind("lion_class", _c.lion_class)))
-ALL = prepared(
+GET = statement_of(sa.select(_c.lion_class).where(_c.type_id == bind("type_id", _c.type_id)))
+FIND = statement_of(sa.select(_c.type_id).where(_c.lion_class == bind("lion_class", _c.lion_class)))
+ALL = statement_of(
     sa.select(*every_column_of(MessageType, TYPES)).order_by(_c.type_id).limit(number(words.MANY)), MessageType
 )
 
@@ -33,7 +33,7 @@ class MessageTypes(Repository):
         """Return the number of a message class, and assign one to a new class. None and ``""`` have number 0."""
         if lion_class is None or lion_class == "":
             return words.UNKNOWN_TYPE
-        name = valid.identifier("lion_class", lion_class, _MOST.lion_class)
+        name = valid.identifier("lion_class", lion_class, _LIMITS.lion_class)
         known = self._remember(KnownClasses)
         found = known.numbers.get(name)
         if found is not None:
@@ -49,9 +49,9 @@ class MessageTypes(Repository):
 
     def find(self, lion_class: str) -> int | None:
         """Return the number of a message class, or None if the class has no number."""
-        found: int | None = self._value(FIND, {"lion_class": valid.sought("lion_class", lion_class)})
+        found: int | None = self._value(FIND, {"lion_class": valid.lookup_text("lion_class", lion_class)})
         return found
 
     def list(self) -> builtins.list[MessageType]:
         """Return all classes, at most 10,000, by their numbers."""
-        return self._all(ALL)
+        return self._list_rows(ALL)

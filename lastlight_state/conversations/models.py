@@ -18,7 +18,7 @@ from lastlight_state.db.schema.declarations import (
     KIB,
     MIB,
     bytes_column,
-    described,
+    describe_table,
     json_column,
     person_column,
     text_column,
@@ -31,7 +31,7 @@ class MessageTypeModel(Base):
     """A message class: a type name that runtimes give their messages, with its number."""
 
     __tablename__ = "message_types"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "classes of messages, by number; 0 is unknown", kept="words that rows of conversations name"
     )
 
@@ -43,7 +43,7 @@ class MessageModel(Base):
     """A message, stored once and referred to by any number of orders."""
 
     __tablename__ = "messages"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "messages of conversations, each stored once",
         pruned_as=("sessions", "exchange", "orphans"),
         erased="emptied",
@@ -73,7 +73,7 @@ class ProgressionModel(Base):
     """A message order. Its links have the positions ``start_ord`` to ``next_ord - 1``."""
 
     __tablename__ = "progressions"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "orders of messages, of sessions and branches", pruned_as=("sessions", "orphans"), erased="emptied"
     )
 
@@ -92,7 +92,9 @@ class ProgressionLinkModel(Base):
     """A link: a message at a position of a message order. An order may hold a message twice."""
 
     __tablename__ = "progression_links"
-    __table_args__ = described("which message stands at which position of an order", pruned_as=("sessions", "orphans"))
+    __table_args__ = describe_table(
+        "which message stands at which position of an order", pruned_as=("sessions", "orphans")
+    )
 
     progression_id: Mapped[str] = text_column(
         256, ForeignKey("progressions.id", ondelete="CASCADE"), primary_key=True, personal=False
@@ -105,7 +107,7 @@ class InvocationKindModel(Base):
     """A word of the vocabulary for what a session runs, such as ``agent`` or ``flow``."""
 
     __tablename__ = "invocation_kinds"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "words for what a conversation session runs", kept="words that rows of conversations name"
     )
 
@@ -116,7 +118,7 @@ class SourceKindModel(Base):
     """A word of the vocabulary for a session's source, such as ``live``."""
 
     __tablename__ = "source_kinds"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "words for where a conversation session comes from", kept="words that rows of conversations name"
     )
 
@@ -127,7 +129,7 @@ class SessionModel(Base):
     """A conversation session: a pool of messages, and branches over it."""
 
     __tablename__ = "sessions"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "conversation sessions, each with the pool of its messages",
         pruned_as=("sessions",),
         erased="emptied",
@@ -180,7 +182,7 @@ class BranchModel(Base):
     """
 
     __tablename__ = "branches"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "branches of conversation sessions, forks among them", pruned_as=("sessions",), erased="emptied"
     )
 
@@ -213,7 +215,7 @@ class VectorNamespaceModel(Base):
     """
 
     __tablename__ = "vector_namespaces"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "sets of chunks whose embeddings have one length",
         kept="derived data: `store.conversations.vectors.clear` removes them",
     )
@@ -229,7 +231,7 @@ class VectorModel(Base):
     """A chunk of text with its embedding. ``norm`` is the length of the vector. Derived data: it may be deleted."""
 
     __tablename__ = "vectors"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "chunks of text with their embeddings",
         kept="derived data: `store.conversations.vectors.clear` removes them",
         erased="removed",
@@ -256,7 +258,7 @@ class SessionTransitionModel(Base):
     __tablename__ = "session_transitions"
     __table_args__ = (
         UniqueConstraint("session_id", "seq"),
-        described(
+        describe_table(
             "changes of status of conversation sessions",
             kept="the history of statuses outlives its session",
             erased="emptied",
@@ -284,7 +286,7 @@ class SessionChangeModel(Base):
     """
 
     __tablename__ = "session_changes"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "feeds of conversation sessions: what changed, by number", pruned_as=("sessions", "changes")
     )
 
@@ -306,7 +308,7 @@ class ExchangeInboxModel(Base):
     """The inbox of an owner. Its deliveries have the positions 0 to ``next_ord - 1``."""
 
     __tablename__ = "exchange_inboxes"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "inboxes of the exchange, and how many deliveries each has had",
         kept="one row for each owner, with the number of the next delivery",
         erased="removed",
@@ -323,7 +325,7 @@ class ExchangeDeliveryModel(Base):
     __tablename__ = "exchange_deliveries"
     __table_args__ = (
         UniqueConstraint("owner", "message_id"),
-        described("messages in inboxes of the exchange", pruned_as=("sessions", "exchange"), erased="removed"),
+        describe_table("messages in inboxes of the exchange", pruned_as=("sessions", "exchange"), erased="removed"),
     )
 
     owner: Mapped[str] = text_column(256, ForeignKey("exchange_inboxes.owner"), primary_key=True, personal=True)
@@ -346,7 +348,7 @@ class ExchangeMemberModel(Base):
     """
 
     __tablename__ = "exchange_members"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "members of channels of the exchange", kept="one row for each member of a channel", erased="removed"
     )
 

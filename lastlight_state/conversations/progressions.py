@@ -20,7 +20,7 @@ from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, number, prepared
+from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, number, statement_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, PayloadTooLarge, StaleVersion
@@ -37,9 +37,9 @@ _COLUMNS = every_column_of(Progression, PROGRESSIONS)
 _LINK = every_column_of(Link, LINKS, hidden={"progression_id"})
 _USE = columns_of(ProgressionUse, LINKS)
 
-GET = prepared(sa.select(*_COLUMNS).where(_THIS), Progression)
+GET = statement_of(sa.select(*_COLUMNS).where(_THIS), Progression)
 #: All ids in their order; one more than a caller may have.
-COLLECTION = prepared(sa.select(_l.message_id).where(_ITS).order_by(_l.ord).limit(number(words.MANY + 1)))
+COLLECTION = statement_of(sa.select(_l.message_id).where(_ITS).order_by(_l.ord).limit(number(words.MANY + 1)))
 
 LINKED = Listing(
     "progressions.ids",
@@ -57,8 +57,8 @@ CONTAINING = Listing(
     filters={"message_id": _l.message_id == bind("message_id", _l.message_id)},
     descending=False,
 )
-TAIL = prepared(sa.select(*_LINK).where(_ITS, _l.ord >= bind("from_ord", _l.ord)).order_by(_l.ord), Link)
-REPLACE = prepared(
+TAIL = statement_of(sa.select(*_LINK).where(_ITS, _l.ord >= bind("from_ord", _l.ord)).order_by(_l.ord), Link)
+REPLACE = statement_of(
     sa.update(PROGRESSIONS)
     .where(_THIS)
     .values(next_ord=bind("next_ord", _p.next_ord), version=_p.version + number(1))
@@ -67,7 +67,7 @@ REPLACE = prepared(
 )
 
 
-_MOST = limits_of(PROGRESSIONS)
+_LIMITS = limits_of(PROGRESSIONS)
 
 
 class Progressions(Repository):
@@ -88,7 +88,7 @@ class Progressions(Repository):
         """
         row = self._row(progression_id, name, created_at, node_metadata)
         ids = checks.message_ids("message_ids", message_ids, words.BATCH)
-        return storing.retry_storing(lambda: self._writing(lambda unit: self._created(unit, row, ids)))
+        return storing.retry_storing(lambda: self._writing(lambda unit: self._insert_order(unit, row, ids)))
 
     def ensure(self, progression_id: str, message_ids: Sequence[str] = ()) -> Progression:
         """Create a message order unless its id is stored, and return the stored order.
@@ -101,7 +101,7 @@ class Progressions(Repository):
         def look(unit: Unit) -> Progression:
             found = unit.row(GET, {"progression_id": row["id"]})
             if found is None:
-                return self._created(unit, row, ids)
+                return self._insert_order(unit, row, ids)
             if ids and _ids(unit, row["id"]) != ids:
                 raise AlreadyExists(words.PROGRESSION, row["id"], problem="already exists with another order")
             return found
@@ -110,12 +110,12 @@ class Progressions(Repository):
 
     def get(self, progression_id: str) -> Progression:
         """Return a message order without its links. Raises `NotFound`."""
-        values = {"progression_id": valid.sought("progression_id", progression_id)}
-        return self._one(GET, values, kind=words.PROGRESSION, key=progression_id)
+        values = {"progression_id": valid.lookup_text("progression_id", progression_id)}
+        return self._get_row(GET, values, kind=words.PROGRESSION, key=progression_id)
 
     def find(self, progression_id: str) -> Progression | None:
         """Return the order, without its links, or None."""
-        return self._find(GET, {"progression_id": valid.sought("progression_id", progression_id)})
+        return self._find(GET, {"progression_id": valid.lookup_text("progression_id", progression_id)})
 
     def ids(
         self, progression_id: str, *, after_ord: int | None = None, limit: int = 50, page_token: str | None = None
@@ -125,7 +125,7 @@ class Progressions(Repository):
         Raises `NotFound`.
         """
         given = {
-            "progression_id": valid.sought("progression_id", progression_id),
+            "progression_id": valid.lookup_text("progression_id", progression_id),
             "after_ord": None if after_ord is None else valid.number("after_ord", after_ord, least=-1),
         }
         found = self._page(LINKED, given, limit, page_token)
@@ -138,7 +138,7 @@ class Progressions(Repository):
 
         Raises `NotFound`. Raises `PayloadTooLarge` for a longer order: read it by `lastlight_state.iterate` over `ids`.
         """
-        found = self._reading(lambda unit: _ids(unit, valid.sought("progression_id", progression_id)))
+        found = self._reading(lambda unit: _ids(unit, valid.lookup_text("progression_id", progression_id)))
         if not found:
             self.get(progression_id)
         if len(found) > words.MANY:
@@ -156,17 +156,17 @@ class Progressions(Repository):
         message, `InvalidValue` with the position of a bad message, and `PayloadTooLarge` past 32 MiB. The number of
         statements does not depend on the order's length.
         """
-        found, now = valid.sought("progression_id", progression_id), self._now()
+        found, now = valid.lookup_text("progression_id", progression_id), self._now()
         given = storing.drafts("messages", messages, now)
         skips = valid.word("on_repeat", on_repeat, words.ON_REPEAT) == "skip"
         known, locks = self._remember(KnownClasses), sessions.Locks()
 
         def append(unit: Unit) -> Appended:
             owners = sessions.owners_locked(unit, locks, found)
-            order = orders.locked(unit, [found])
+            order = orders.lock_orders(unit, [found])
             there, _ = sessions.put_all(unit, self._listeners, known, given, now, locks=locks)
             ids = [storing.id_of(one) for one in given]
-            held = orders.held(unit, {found: order[found].next_ord}, sorted(there)) if skips else {}
+            held = orders.held_messages(unit, {found: order[found].next_ord}, sorted(there)) if skips else {}
             new = orders.unheld(ids, held.get(found, set())) if skips else ids
             shared = orders.extend(unit, order, {found: new}, owners[0] if owners else "")
             told = entry_parameters(
@@ -174,7 +174,7 @@ class Progressions(Repository):
             )
             if shared or (new and owners):
                 sessions.record_for_owners(unit, self._listeners, found, now, told, locks=locks)
-            return orders.appended(order[found], new, ids)
+            return orders.append_result(order[found], new, ids)
 
         return storing.retry_storing(lambda: self._writing(append, repeatable=skips))
 
@@ -185,14 +185,14 @@ class Progressions(Repository):
         Raises `StaleVersion`, `NotFound`, and `Conflict` ``fork_prefix`` for a change of positions that a fork of the
         order's branch has inherited.
         """
-        found = valid.sought("progression_id", progression_id)
+        found = valid.lookup_text("progression_id", progression_id)
         ids = checks.message_ids("message_ids", message_ids, words.MANY)
         version = valid.number("expect_version", expect_version)
         now, locks = self._now(), sessions.Locks()
 
         def replace(unit: Unit) -> Progression:
-            order = _locked(unit, locks, found, version)
-            return replaced(unit, self._listeners, order, ids, now, locks=locks)
+            order = _lock_order(unit, locks, found, version)
+            return replace_links(unit, self._listeners, order, ids, now, locks=locks)
 
         return storing.retry_storing(lambda: self._writing(replace))
 
@@ -203,13 +203,13 @@ class Progressions(Repository):
         have version ``expect_version``, and `Conflict` ``fork_prefix`` for positions that the order's branch, or a fork
         of it, has inherited; then nothing is removed. The number of statements does not depend on the order's length.
         """
-        found = valid.sought("progression_id", progression_id)
+        found = valid.lookup_text("progression_id", progression_id)
         most = valid.number("count", count, least=1, most=words.MANY)
         version = None if expect_version is None else valid.number("expect_version", expect_version)
         now, locks = self._now(), sessions.Locks()
 
         def pop(unit: Unit) -> list[Link]:
-            order = _locked(unit, locks, found, version)
+            order = _lock_order(unit, locks, found, version)
             first = deleting.first_of_last(order, most)
             taken = unit.rows(TAIL, {"progression_id": found, "from_ord": first})
             deleting.cut(unit, self._listeners, order, first, now, locks=locks)
@@ -224,52 +224,52 @@ class Progressions(Repository):
         ``expect_version``, and `Conflict` ``fork_prefix`` for positions that the order's branch, or a fork of it, has
         inherited. The number of statements does not depend on the order's length.
         """
-        found, first = valid.sought("progression_id", progression_id), valid.number("from_ord", from_ord)
+        found, first = valid.lookup_text("progression_id", progression_id), valid.number("from_ord", from_ord)
         version = None if expect_version is None else valid.number("expect_version", expect_version)
         now, locks = self._now(), sessions.Locks()
 
         def truncate(unit: Unit) -> Progression:
-            order = _locked(unit, locks, found, version)
+            order = _lock_order(unit, locks, found, version)
             deleting.cut(unit, self._listeners, order, first, now, locks=locks)
-            return _stored(unit, found)
+            return _stored_progression(unit, found)
 
         return storing.retry_storing(lambda: self._writing(truncate))
 
     def containing(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ProgressionUse]:
         """Return a page of the message orders that hold a message, with its positions. Empty for an unknown message."""
-        given = {"message_id": valid.sought("message_id", message_id)}
+        given = {"message_id": valid.lookup_text("message_id", message_id)}
         return self._page(CONTAINING, given, limit, page_token)
 
     def _row(self, progression_id: Any, name: Any, created_at: Any, node_metadata: Any) -> orders.NewOrder:
         return orders.fresh(
-            new_id() if progression_id is None else valid.identifier("progression_id", progression_id, _MOST.id),
-            checks.created("created_at", created_at, self._now()),
-            name=checks.name("name", name, _MOST.name),
-            node_metadata=checks.encoded("node_metadata", node_metadata, _MOST.node_metadata),
+            new_id() if progression_id is None else valid.identifier("progression_id", progression_id, _LIMITS.id),
+            checks.creation_time("created_at", created_at, self._now()),
+            name=checks.name("name", name, _LIMITS.name),
+            node_metadata=checks.encode_object("node_metadata", node_metadata, _LIMITS.node_metadata),
         )
 
-    def _created(self, unit: Unit, row: orders.NewOrder, ids: Sequence[str]) -> Progression:
+    def _insert_order(self, unit: Unit, row: orders.NewOrder, ids: Sequence[str]) -> Progression:
         if unit.row(GET, {"progression_id": row["id"]}) is not None:
             raise AlreadyExists(words.PROGRESSION, row["id"])
         storing.put_all(unit, self._remember(KnownClasses), ids, row["created_at"])
         orders.create(unit, {**row, "next_ord": len(ids)})
         orders.link(unit, {row["id"]: (0, ids)})
-        return _stored(unit, row["id"])
+        return _stored_progression(unit, row["id"])
 
 
-def _locked(unit: Unit, locks: sessions.Locks, progression_id: str, version: int | None) -> orders.OrderHead:
+def _lock_order(unit: Unit, locks: sessions.Locks, progression_id: str, version: int | None) -> orders.OrderHead:
     """Lock the sessions that have a message order, then the order.
 
     Raises `StaleVersion` if the order has another version.
     """
     sessions.owners_locked(unit, locks, progression_id)
-    order = orders.locked(unit, [progression_id])[progression_id]
+    order = orders.lock_orders(unit, [progression_id])[progression_id]
     if version not in (None, order.version):
         raise StaleVersion(words.PROGRESSION, progression_id, expected=version, found=order.version)
     return order
 
 
-def replaced(
+def replace_links(
     unit: Unit,
     listeners: Listeners,
     order: orders.OrderHead,
@@ -285,7 +285,7 @@ def replaced(
     kept = min(len(stored), len(ids)) if same is None else same
     first = order.start_ord + kept
     if kept == len(stored) == len(ids):
-        return _stored(unit, progression_id)
+        return _stored_progression(unit, progression_id)
     deleting.refuse_inherited(unit, order, first)
     storing.refuse_unknown(unit, ids[kept:])
     deleting.drop(unit, progression_id, first)
@@ -297,7 +297,7 @@ def replaced(
     return changed
 
 
-def _stored(unit: Unit, progression_id: str) -> Progression:
+def _stored_progression(unit: Unit, progression_id: str) -> Progression:
     [found] = unit.rows(GET, {"progression_id": progression_id})
     return found
 

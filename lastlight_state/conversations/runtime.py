@@ -46,12 +46,12 @@ def message_fields(mapping: Any, where: str = "message") -> dict[str, Any]:
     for name in ("role", "content"):
         if name not in fields:
             raise InvalidValue(f"{where}.{name}", "must be given")
-    return {**fields, **_times_and_metadata(where, given), "extra": _others(given, _KNOWN)}
+    return {**fields, **_times_and_metadata(where, given), "extra": _other_fields(given, _KNOWN)}
 
 
 def message_mapping(values: Mapping[str, Any], mode: str) -> dict[str, Any]:
     """Convert a message's fields to a runtime's dictionary of the given mode. Known keys without value are left out."""
-    fields = _said({name: values[name] for name in _PLAIN}, values, _METADATA[mode])
+    fields = _complete_fields({name: values[name] for name in _PLAIN}, values, _METADATA[mode])
     embedding = fields.get("embedding")
     if embedding is not None:
         fields["embedding"] = similarity.unpack(embedding) if isinstance(embedding, bytes) else embedding
@@ -118,13 +118,13 @@ def seconds(values: Mapping[str, Any]) -> float:
     return moment.timestamp() if exact is None else exact
 
 
-def timed(values: Mapping[str, Any]) -> dict[str, Any]:
+def add_unix_time(values: Mapping[str, Any]) -> dict[str, Any]:
     """Add ``created_at_unix`` to an argument group's fields: ``created_at`` if that is a number, else None."""
     moment = values["created_at"]
     return {**values, "created_at_unix": None if isinstance(moment, datetime) else moment}
 
 
-def _said(fields: dict[str, Any], values: Mapping[str, Any], metadata: str) -> dict[str, Any]:
+def _complete_fields(fields: dict[str, Any], values: Mapping[str, Any], metadata: str) -> dict[str, Any]:
     """Add the creation time and the metadata to the fields. Leave out fields that are None."""
     if values["created_at"] is not None:
         fields["created_at"] = seconds(values)
@@ -150,7 +150,7 @@ def _times_and_metadata(where: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"node_metadata": metadata, "created_at": _moment(f"{where}.created_at", given.get("created_at"))}
 
 
-def _others(given: Mapping[str, Any], known: set[str] | frozenset[str]) -> dict[str, Any] | None:
+def _other_fields(given: Mapping[str, Any], known: set[str] | frozenset[str]) -> dict[str, Any] | None:
     return {name: value for name, value in given.items() if name not in known} or None
 
 
@@ -159,10 +159,10 @@ def _whole_fields(given: Mapping[str, Any], where: str, parts: str, system: Any)
         raise InvalidValue(f"{where}.id", "must be given")
     fields = {name: given[name] for name in _OWN if given.get(name) is not None}
     known = {*_OWN, "created_at", "node_metadata", "metadata", parts, *(("system",) if parts == "messages" else ())}
-    extra = _others(given, known) or {}
+    extra = _other_fields(given, known) or {}
     pile = given.get(parts)
     if isinstance(pile, Mapping):
-        items, extra[parts] = _unpiled(f"{where}.{parts}", pile, system)
+        items, extra[parts] = _split_pile(f"{where}.{parts}", pile, system)
     else:
         items = _items(f"{where}.{parts}", pile)
     return {**fields, **_times_and_metadata(where, given), "extra": extra or None}, items
@@ -177,11 +177,11 @@ def _whole_mapping(
 ) -> dict[str, Any]:
     extra = _runtime_extra(values)
     rest = extra.pop(parts, None)
-    fields = _said({name: values[name] for name in _OWN}, values, metadata)
-    return {**extra, **fields, parts: _piled(items, rest, system) if isinstance(rest, dict) else list(items)}
+    fields = _complete_fields({name: values[name] for name in _OWN}, values, metadata)
+    return {**extra, **fields, parts: _make_pile(items, rest, system) if isinstance(rest, dict) else list(items)}
 
 
-def _unpiled(where: str, pile: Mapping[str, Any], system: Any) -> tuple[list[Any], dict[str, Any]]:
+def _split_pile(where: str, pile: Mapping[str, Any], system: Any) -> tuple[list[Any], dict[str, Any]]:
     """Split a pile (``collections`` with a ``progression``) into its items, in order, and its other parts.
 
     If the pile has a system message that its order lacks, the other parts record its index.
@@ -221,7 +221,7 @@ def _id_of(system: Any) -> Any:
     return system.get("id") if isinstance(system, Mapping) else system
 
 
-def _piled(
+def _make_pile(
     items: Sequence[dict[str, Any]], rest: Mapping[str, Any], system: dict[str, Any] | str | None
 ) -> dict[str, Any]:
     """Return a pile: ``collections`` with every item once, and a ``progression`` with the order of their ids."""
@@ -256,7 +256,7 @@ def _moment(where: str, value: Any) -> Any:
 _TEXT = "json_text"
 
 
-def packed(item: Any) -> Any:
+def pack_item(item: Any) -> Any:
     """Convert an agent framework's item to the content of a message.
 
     Some values cannot be stored in a database: NUL characters, lone surrogates, NaN, large integers, keys other than
@@ -270,8 +270,8 @@ def packed(item: Any) -> Any:
     return {_TEXT: json.dumps(item)} if item is None or _is_packed(item) else item
 
 
-def unpacked(content: Any) -> Any:
-    """Convert a message content that `packed` returned back to the original item."""
+def unpack_item(content: Any) -> Any:
+    """Convert a message content that `pack_item` returned back to the original item."""
     return json.loads(content[_TEXT]) if _is_packed(content) else content
 
 

@@ -23,7 +23,7 @@ from lastlight_state.lazy import load
 WIDTH = 4
 
 
-def packed(where: str, vector: Any, *, most: int) -> bytes:
+def pack_vector(where: str, vector: Any, *, most: int) -> bytes:
     """Convert a vector to bytes. The vector is a sequence of finite numbers, or a buffer that already has these bytes.
 
     Raises `InvalidValue` for NaN, infinities, numbers beyond 32-bit floats, booleans, an empty vector, more than
@@ -198,7 +198,7 @@ class Best(Generic[K]):
         self._found = sorted((-score, key) for key, score in scored.items())[: self._most]
 
     @property
-    def found(self) -> list[tuple[K, float]]:
+    def scored_keys(self) -> list[tuple[K, float]]:
         """Return the kept ids with their scores, best first."""
         return [(key, -negated) for negated, key in self._found]
 
@@ -276,7 +276,7 @@ class Matrix(Generic[K]):
         together = max(1, _TOGETHER_BYTES // len(query.packed))
         for first in range(0, len(likely), together):
             found.take(query, [self._candidate(at) for at in likely[first : first + together].tolist()])
-        return found.found
+        return found.scored_keys
 
     def _candidate(self, at: int) -> Candidate[K]:
         return Candidate(self._keys[at], self._rows[at].tobytes(), float(self._norms[at]))

@@ -10,7 +10,7 @@ from lastlight_state.conversations.arguments import Limits
 from lastlight_state.conversations.words import RUNNING, TERMINAL, DeliveryState, Health, SessionStatus, Severity, Tone
 from lastlight_state.db import valid
 
-#: The version of the rules in `derived`. Raise it when a rule's results change.
+#: The version of the rules in `derive_state`. Raise it when a rule's results change.
 POLICY_VERSION = 1
 #: The invocation kinds of sessions that may go longer without a message.
 _LONG = ("flow", "fanout", "show-play", "engine")
@@ -37,7 +37,7 @@ def status_of_exit_code(code: int) -> SessionStatus:
     return known.get(code, "failed")
 
 
-def derived(facts: Facts, now: datetime, limits: Limits) -> dict[str, Any]:
+def derive_state(facts: Facts, now: datetime, limits: Limits) -> dict[str, Any]:
     """Derive the fields of a `NormalizedState` from a session's columns and its ``message_count``."""
     status = facts["status"]
     outcome = status if status in TERMINAL else None

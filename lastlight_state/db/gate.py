@@ -28,7 +28,7 @@ _MOST_DEPTH = 20
 _FLOAT_BITS = 1_023
 
 
-def guarded(method: F) -> F:
+def guard_arguments(method: F) -> F:
     """Wrap a method so that an argument of the wrong type raises `InvalidValue` if the method fails."""
 
     @wraps(method)
@@ -44,7 +44,7 @@ def guarded(method: F) -> F:
     return typing.cast(F, call)
 
 
-def checked(method: F) -> F:
+def check_arguments(method: F) -> F:
     """Wrap a method so that its arguments are checked before it begins.
 
     For rarely called methods that rely on the types of their arguments.
@@ -84,14 +84,14 @@ def _problem(where: str, value: Any, hint: Any, depth: int) -> tuple[str, str] |
         return None if None in problems else _of_union(where, value, inner, problems)
     if origin is Literal:
         known = any(type(value) is type(one) for one in inner)  # the method itself checks that the word is known
-        return None if known else _expected(where, "a known word", value)
+        return None if known else _type_problem(where, "a known word", value)
     kind = origin if origin is not None else hint
     if kind is None:
         kind = type(None)
     if not isinstance(kind, type):  # a type variable, or a name that stands for another type
         return None
     if not _is_one(value, kind):
-        return _expected(where, _name(hint), value)
+        return _type_problem(where, _name(hint), value)
     return _inside(where, value, inner, depth)
 
 
@@ -119,7 +119,7 @@ def _of_union(where: str, value: Any, inner: tuple[Any, ...], problems: list[Any
     deeper = [problem for problem in problems if problem is not None and problem[0] != where]
     if deeper:
         return typing.cast("tuple[str, str]", deeper[0])
-    return _expected(where, " or ".join(dict.fromkeys(map(_name, inner))), value)
+    return _type_problem(where, " or ".join(dict.fromkeys(map(_name, inner))), value)
 
 
 def _is_one(value: Any, kind: type) -> bool:
@@ -128,7 +128,7 @@ def _is_one(value: Any, kind: type) -> bool:
     return isinstance(value, kind) or (kind is float and isinstance(value, int) and value.bit_length() < _FLOAT_BITS)
 
 
-def _expected(where: str, words: str, value: Any) -> tuple[str, str]:
+def _type_problem(where: str, words: str, value: Any) -> tuple[str, str]:
     return where, f"expected {words}, got {type(value).__name__}"
 
 

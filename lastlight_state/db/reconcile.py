@@ -80,7 +80,7 @@ def present(unit: Unit, names: Iterable[str]) -> dict[str, PresentTable]:
     return {name: _present(inspector, name, schema, is_table=name in tables) for name in wanted}
 
 
-def existing(unit: Unit, names: Iterable[str]) -> list[str]:
+def existing_tables(unit: Unit, names: Iterable[str]) -> list[str]:
     """Return the tables among the given ones that exist in the database."""
     tables = frozenset(sa.inspect(unit.backend.connection(unit.checkout)).get_table_names(unit.backend.schema))
     return [name for name in names if name in tables]
@@ -96,7 +96,7 @@ def differences(table: sa.Table, found: PresentTable, dialect: Dialect) -> Itera
         return
     key = tuple(column.name for column in table.primary_key)
     if found.key != key:
-        yield Difference(table.name, None, "primary key", _listed(key), _listed(found.key))
+        yield Difference(table.name, None, "primary key", _names_text(key), _names_text(found.key))
     for column in table.columns:
         there = found.columns.get(column.name)
         if there is not None and not _fits(column, there, dialect):
@@ -114,7 +114,7 @@ def additions(table: sa.Table, found: PresentTable | None, backend: Backend) -> 
         if table.comment and _comments_apart(backend):
             yield _sql(SetTableComment(table), backend)
     else:
-        columns = missing(table, found)
+        columns = missing_columns(table, found)
         for column in columns:
             yield f"ALTER TABLE {name_of(table, backend)} ADD COLUMN {_sql(CreateColumn(_loose(column)), backend)}"
     for column in columns:
@@ -125,7 +125,7 @@ def additions(table: sa.Table, found: PresentTable | None, backend: Backend) -> 
             yield _sql(CreateIndex(index), backend)
 
 
-def missing(table: sa.Table, found: PresentTable) -> list[sa.Column[Any]]:
+def missing_columns(table: sa.Table, found: PresentTable) -> list[sa.Column[Any]]:
     """Return the declared columns that the table in the database lacks."""
     return [column for column in table.columns if column.name not in found.columns]
 
@@ -200,14 +200,14 @@ def name_of(table: sa.Table, backend: Backend) -> str:
 
 
 def _sql(element: Any, backend: Backend) -> str:
-    return _rendered(element.compile, backend)
+    return _render(element.compile, backend)
 
 
-def _rendered(compile_with: Any, backend: Backend) -> str:
+def _render(compile_with: Any, backend: Backend) -> str:
     schema = {"schema_translate_map": {None: backend.schema}, "render_schema_translate": True} if backend.schema else {}
     text = str(compile_with(dialect=backend.dialect, **schema))
     return text.strip().replace("%%", "%") if backend.dialect.paramstyle in ("format", "pyformat") else text.strip()
 
 
-def _listed(names: Sequence[str]) -> str:
+def _names_text(names: Sequence[str]) -> str:
     return f"({', '.join(names)})" if names else "none"

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 from lastlight_state.backends.base import Backend
 from lastlight_state.clock import Clock
 from lastlight_state.db import valid
-from lastlight_state.db.gate import guarded
+from lastlight_state.db.gate import guard_arguments
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.lists.pages import map_page
 from lastlight_state.db.news.listeners import Listeners
@@ -77,25 +77,26 @@ class Face:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def _made(self, kind: type[Any], name: str) -> Any:
+    def _make_part(self, kind: type[Any], name: str) -> Any:
         return kind(self._context)
 
 
 class Repository:
     """Base of all repositories: a method checks its arguments, then runs a statement or a work.
 
-    `_find`, `_one`, `_all`, `_value` and `_page` read with one statement, `_changed` writes with one. They return rows
-    of the type that the statement names. The methods with the suffix ``_as`` convert each row. If a decision is needed
-    between statements, the method passes a work (a function of the `Unit` in which it runs) to ``_reading``,
-    ``_viewing``, ``_once``, ``_apart``, ``_writing`` or ``_chained`` (`units.scope`). Public methods are `guarded`: an
-    argument of the wrong type raises `InvalidValue`, even if a method does not check the type itself.
+    `_find`, `_get_row`, `_list_rows`, `_value` and `_page` read with one statement, `_change_row` writes with one. They
+    return rows of the type that the statement names. The methods with the suffix ``_as`` convert each row. If a
+    decision is needed between statements, the method passes a work (a function of the `Unit` in which it runs) to
+    ``_reading``, ``_viewing``, ``_once``, ``_apart``, ``_writing`` or ``_chained`` (`units.scope`). `guard_arguments`
+    wraps public methods: an argument of the wrong type raises `InvalidValue`, even if a method does not check the type
+    itself.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, method in list(vars(cls).items()):
             if not name.startswith("_") and isfunction(method):
-                setattr(cls, name, guarded(method))
+                setattr(cls, name, guard_arguments(method))
 
     def __init__(self, context: Context) -> None:
         scope = context.scope
@@ -105,12 +106,12 @@ class Repository:
         self._listeners = context.listeners
         self._scope = scope
         self._remember = context.remember
-        self._reading = scope.reading
-        self._viewing = scope.viewing
-        self._once = scope.once
-        self._apart = scope.apart
-        self._writing = scope.writing
-        self._chained = scope.chained
+        self._reading = scope.read
+        self._viewing = scope.view
+        self._once = scope.one_statement
+        self._apart = scope.outside_transaction
+        self._writing = scope.write
+        self._chained = scope.chain_runner
 
     @property
     def _backend(self) -> Backend:
@@ -124,18 +125,18 @@ class Repository:
         """Return the first row, or None."""
         return self._reading(lambda unit: unit.row(statement, values))
 
-    def _one(self, statement: Statement[RowT], values: Values, *, kind: str, key: Any) -> RowT:
+    def _get_row(self, statement: Statement[RowT], values: Values, *, kind: str, key: Any) -> RowT:
         """Return the row. If there is none, raise `NotFound` with the ``kind`` and ``key`` of the missing object."""
         found = self._find(statement, values)
         if found is None:
             raise valid.not_found(kind, key)
         return found
 
-    def _all(self, statement: Statement[RowT], values: Values = NO_VALUES) -> list[RowT]:
+    def _list_rows(self, statement: Statement[RowT], values: Values = NO_VALUES) -> list[RowT]:
         """Return all rows. For statements that limit their result themselves."""
         return self._reading(lambda unit: unit.rows(statement, values))
 
-    def _changed(
+    def _change_row(
         self, statement: Statement[RowT], values: Values = NO_VALUES, *, repeatable: bool = False
     ) -> RowT | None:
         """Run a write that is one statement. Return the row that it returned, or None if it changed nothing."""
@@ -160,7 +161,9 @@ class Repository:
         """Return the first row as a record, or None."""
         return self._reading(lambda unit: unit.find(read, statement, values))
 
-    def _one_as(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values, *, kind: str, key: Any) -> R:
+    def _get_row_as(
+        self, read: Reader[R, RowT], statement: Statement[RowT], values: Values, *, kind: str, key: Any
+    ) -> R:
         """Return the row as a record.
 
         If there is none, raise `NotFound` with the ``kind`` and ``key`` of the missing object.
@@ -170,15 +173,15 @@ class Repository:
             raise valid.not_found(kind, key)
         return found
 
-    def _all_as(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> list[R]:
+    def _list_rows_as(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> list[R]:
         """Return all rows as records. For statements that limit their result themselves."""
-        return self._reading(lambda unit: unit.all(read, statement, values))
+        return self._reading(lambda unit: unit.records(read, statement, values))
 
     def _value(self, statement: Statement[Any], values: Values = NO_VALUES) -> Any:
         """Return the first column of the first row, or None without a row."""
         return self._reading(lambda unit: unit.value(statement, values))
 
-    def _changed_as(
+    def _change_row_as(
         self,
         read: Reader[R, RowT],
         statement: Statement[RowT],

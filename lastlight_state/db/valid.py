@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args, overload
 from lastlight_state import codec
 from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge, StateError
 from lastlight_state.ids import SESSION_ID
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 
 G = TypeVar("G")
 
@@ -88,7 +88,7 @@ def optional_content(where: str, value: str | None, max_bytes: int) -> str | Non
 def word(where: str, value: Any, vocabulary: Collection[str]) -> str:
     """Check that a word is in a closed vocabulary. Return it."""
     if not isinstance(value, str) or value not in vocabulary:
-        raise InvalidValue(where, f"expected a known word, got {shown(value, 80)}", permitted=sorted(vocabulary))
+        raise InvalidValue(where, f"expected a known word, got {repr_of(value, 80)}", permitted=sorted(vocabulary))
     return value
 
 
@@ -120,7 +120,9 @@ def number(where: str, value: Any, *, least: int = 0, most: int = 2**63 - 1) -> 
     if type(value) is not int:
         raise InvalidValue(where, f"expected a whole number, got {type(value).__name__}")
     if not least <= value <= most:
-        raise InvalidValue(where, f"must be between {least} and {most}, got {shown(value, 80)}", least=least, most=most)
+        raise InvalidValue(
+            where, f"must be between {least} and {most}, got {repr_of(value, 80)}", least=least, most=most
+        )
     return value
 
 
@@ -138,7 +140,7 @@ def seconds(where: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidValue(where, f"expected a number of seconds, got {type(value).__name__}")
     if not 0 <= value <= LONGEST_WAIT:
-        raise InvalidValue(where, f"must be between 0 and {LONGEST_WAIT} seconds, got {shown(value, 80)}")
+        raise InvalidValue(where, f"must be between 0 and {LONGEST_WAIT} seconds, got {repr_of(value, 80)}")
     return float(value)
 
 
@@ -165,7 +167,7 @@ def flag(where: str, value: Any) -> bool:
     return value
 
 
-def group(where: str, value: Any, kind: type[G]) -> G:
+def argument_group(where: str, value: Any, kind: type[G]) -> G:
     """Check that a value is an argument group of the class ``kind``, such as a ``Trigger``. Return it."""
     if not isinstance(value, kind):
         raise InvalidValue(where, f"expected a {kind.__name__}, got {type(value).__name__}")
@@ -185,7 +187,7 @@ def not_found(kind: str, key: Any) -> StateError:
     return NotFound(kind, key)
 
 
-def sought(where: str, key: Any) -> str:
+def lookup_text(where: str, key: Any) -> str:
     """Check a text to search for. Return it.
 
     A text that is not found is no error, but a text that no database can store raises `InvalidValue`.

@@ -32,7 +32,7 @@ from lastlight_state.inspector.rendering import (
     environment,
     json_text,
     of_segment,
-    told,
+    redact_data,
 )
 from lastlight_state.redaction import Secrets
 from lastlight_state.store import StateStore
@@ -102,10 +102,10 @@ class _Inspector:
         self._topics = Topics()
         self._threads: CapacityLimiter | None = None
         assets = StaticFiles(directory=Path(__file__).with_name("assets"))
-        self._guard = Guard(self._routed(assets), token, hosts, self._refused)
+        self._guard = Guard(self._build_routes(assets), token, hosts, self._answer_refusal)
         self.app: ASGIApp = self._guard
 
-    def _routed(self, assets: ASGIApp) -> ASGIApp:
+    def _build_routes(self, assets: ASGIApp) -> ASGIApp:
         by_path: dict[str, tuple[Page, list[Route]]] = {}
         for page in PAGES:
             for route in page.routes:
@@ -119,7 +119,7 @@ class _Inspector:
             Address("/personal", self._personal, methods=["POST"]),
             Mount("/assets", assets),
         ]
-        return Starlette(routes=routes, exception_handlers={404: self._lost, 405: self._lost})
+        return Starlette(routes=routes, exception_handlers={404: self._answer_not_found, 405: self._answer_not_found})
 
     async def _answer(self, page: Page, routes: list[Route], request: Request) -> Response:
         acts = request.method == "POST"
@@ -128,29 +128,29 @@ class _Inspector:
             ask = await self._ask(request, acts)
             if route.live:
                 ask = ask.only(route.takes)
-            if not acts and wanted(request) == EVENTS:
+            if not acts and wanted_type(request) == EVENTS:
                 return self._live(page, route, ask, request)
-            answer: Response = await self._on_a_thread(partial(self._answered, page, route, ask, request))
+            answer: Response = await self._on_a_thread(partial(self._answer_route, page, route, ask, request))
         except Refusal as refusal:
-            return self._refused(request, refusal)
+            return self._answer_refusal(request, refusal)
         except Exception as error:  # noqa: BLE001 whatever it is, a page says so, and the log has it whole
-            return self._refused(request, refusal_of(error))
+            return self._answer_refusal(request, refusal_of(error))
         return answer
 
-    def _answered(self, page: Page, route: Route, ask: Ask, request: Request) -> Response:
+    def _answer_route(self, page: Page, route: Route, ask: Ask, request: Request) -> Response:
         found = route.answer(ask)
         if isinstance(found, Moved):
             return RedirectResponse(request.scope.get("root_path", "") + found.path, status_code=303)
         if isinstance(found, Download):
             kept = {"content-disposition": f'attachment; filename="{found.name}"'}
-            rows = told(found.rows, self._secrets, hidden=_hidden(page, self._hides(request)))
+            rows = redact_data(found.rows, self._secrets, hidden=_hidden_fields(page, self._hides(request)))
             return Response(csv_text(rows), headers=kept, media_type="text/csv; charset=utf-8")
-        return self._shown(request, page, found)
+        return self._render_view(request, page, found)
 
     async def _ask(self, request: Request, acts: bool) -> Ask:
         query = values(request.url.query)
         path = {name: of_segment(part) for name, part in request.path_params.items()}
-        ask = Ask(self._store, self._clock, path, query, person=self._acting(request))
+        ask = Ask(self._store, self._clock, path, query, person=self._acting_person(request))
         if not acts:
             return ask
         form = await _form(request)
@@ -160,7 +160,7 @@ class _Inspector:
             raise Refusal(403, "only_looking", "acting is not switched on here")
         return replace(ask, form=form)
 
-    def _acting(self, request: Request) -> str | None:
+    def _acting_person(self, request: Request) -> str | None:
         if callable(self._person):
             return self._person(request) or None
         return (self._person or None) if self._guard.knows_its_visitors(request) else None
@@ -184,7 +184,7 @@ class _Inspector:
         neutral, root = replace(ask, person=None), request.scope.get("root_path", "")
         before: list[Hashable] = []
 
-        def made() -> str | None:
+        def render_content() -> str | None:
             mark = None if route.mark is None else route.mark(neutral)
             if before and mark is not None and before == [mark]:
                 return None
@@ -192,23 +192,23 @@ class _Inspector:
             if not isinstance(view, View):
                 return None
             before[:] = [mark]
-            shown = told(view.data, self._secrets, hidden=_hidden(page, hide))
+            shown = redact_data(view.data, self._secrets, hidden=_hidden_fields(page, hide))
             common = self._common(root, page, ask.query, only_content=True)
             more = self._beside(view)
             return environment().get_template(view.template).render({**common, **more, "data": shown})
 
-        stream = self._topics.stream(key, partial(self._on_a_thread, made))
+        stream = self._topics.stream(key, partial(self._on_a_thread, render_content))
         return Events(stream)
 
-    def _shown(self, request: Request, page: Page | None, view: View) -> Response:
+    def _render_view(self, request: Request, page: Page | None, view: View) -> Response:
         hide = self._hides(request)
-        data = told(view.data, self._secrets, hidden=_hidden(page, hide))
-        if wanted(request) == JSON:
+        data = redact_data(view.data, self._secrets, hidden=_hidden_fields(page, hide))
+        if wanted_type(request) == JSON:
             return Response(json_text(data), view.status, media_type=JSON)
         token = guard.form_token(request)
         query = {} if page is None else values(request.url.query)  # the query of a failed request may itself be invalid
         common = self._common(request.scope.get("root_path", ""), page, query)
-        person = None if page is None else self._acting(request)
+        person = None if page is None else self._acting_person(request)
         text = (
             environment()
             .get_template(view.template)
@@ -217,7 +217,7 @@ class _Inspector:
                     **common,
                     **self._beside(view),
                     "data": data,
-                    "title": self._secrets.hidden(view.title),
+                    "title": self._secrets.redact(view.title),
                     "person": person,
                     "hides": hide,
                     "form_token": token,
@@ -233,7 +233,7 @@ class _Inspector:
     def _beside(self, view: View) -> dict[str, Any]:
         """Return the template's extra values. Secrets in the texts of diagrams are hidden."""
         kinds = pictures.Axis | pictures.Columns | pictures.Order
-        hidden = self._secrets.hidden
+        hidden = self._secrets.redact
         more = view.more.items()
         return {name: pictures.with_texts(one, hidden) if isinstance(one, kinds) else one for name, one in more}
 
@@ -254,30 +254,30 @@ class _Inspector:
     def _hides(self, request: Request) -> bool:
         return self._hide or request.cookies.get(guard.PERSONAL) == "hidden"
 
-    def _refused(self, request: Request, refusal: Refusal) -> Response:
-        error = {"code": refusal.code, "message": self._secrets.hidden(refusal.message)}
+    def _answer_refusal(self, request: Request, refusal: Refusal) -> Response:
+        error = {"code": refusal.code, "message": self._secrets.redact(refusal.message)}
         template = "login.html" if refusal.status == 401 else "error.html"
         to = guard.path_of(request.scope) if request.method == "GET" else "/"
         view = View(template, {"error": error}, error["message"], more={"to": to}, status=refusal.status)
-        answer = self._shown(request, None, view)
+        answer = self._render_view(request, None, view)
         if refusal.status == 401:
             answer.headers["www-authenticate"] = "Bearer"
         return answer
 
-    async def _lost(self, request: Request, _: Exception) -> Response:
-        return self._refused(request, Refusal(404, "not_found", "there is no such page"))
+    async def _answer_not_found(self, request: Request, _: Exception) -> Response:
+        return self._answer_refusal(request, Refusal(404, "not_found", "there is no such page"))
 
     async def _login(self, request: Request) -> Response:
         """Show the login form, or check the token that was sent and set the login cookie."""
         to = request.query_params.get("to", "/")
         if request.method == "GET":
-            return self._shown(request, None, View("login.html", {}, "Token", more={"to": to}))
+            return self._render_view(request, None, View("login.html", {}, "Token", more={"to": to}))
         try:
             form = await _form(request)
         except Refusal as refusal:
-            return self._refused(request, refusal)
+            return self._answer_refusal(request, refusal)
         if not any(map(self._guard.is_token, form.get("token", ()))):
-            return self._refused(request, Refusal(401, "unauthorized", "that is not the token"))
+            return self._answer_refusal(request, Refusal(401, "unauthorized", "that is not the token"))
         answer = self._back(request, to)
         guard.set_cookie(answer, request, guard.LOGIN, self._guard.login())
         return answer
@@ -287,7 +287,7 @@ class _Inspector:
         try:
             form = await _form(request)
         except Refusal as refusal:
-            return self._refused(request, refusal)
+            return self._answer_refusal(request, refusal)
         answer = self._back(request, form.get("to", ["/"])[0])
         guard.set_cookie(answer, request, guard.PERSONAL, "hidden" if "hide" in form else "shown")
         return answer
@@ -298,12 +298,12 @@ class _Inspector:
         return RedirectResponse(request.scope.get("root_path", "") + (to if inside else "/"), status_code=303)
 
 
-def _hidden(page: Page | None, hide: bool) -> Collection[str]:
+def _hidden_fields(page: Page | None, hide: bool) -> Collection[str]:
     """Return the names of the fields to hide on a page. An error has no page and so no personal data to hide."""
     return PERSONAL | page.personal if hide and page is not None else ()
 
 
-def wanted(request: Request) -> str:
+def wanted_type(request: Request) -> str:
     """Return the content type that the Accept header prefers. If several have the same weight, the first counts."""
     best, weight = HTML, 0.0
     for part in request.headers.get("accept", "").split(","):

@@ -49,7 +49,7 @@ def entry(role: Any, **fields: Any) -> Entry:
     return {**_EMPTY, "role": role if isinstance(role, str) else str(role), **fields}
 
 
-def paired(said: Iterable[Entry]) -> list[Entry]:
+def pair_results(said: Iterable[Entry]) -> list[Entry]:
     """Return the entries. Each tool result is moved into the entry of its call, if that is among the entries."""
     found: list[Entry] = []
     calls: dict[str, Entry] = {}
@@ -79,13 +79,13 @@ def brief(value: Any) -> str:
     return line if len(line) <= BRIEF else f"{line[:BRIEF]}…"
 
 
-def shortened(value: Any) -> Any:
+def shorten_texts(value: Any) -> Any:
     """Return a value in which each text over `MOST_TEXT` characters is cut, with its length appended."""
     if isinstance(value, str):
         return value if len(value) <= MOST_TEXT else f"{value[:MOST_TEXT]}… ({len(value)} characters in all)"
     if isinstance(value, Mapping):
-        return {key: shortened(part) for key, part in value.items()}
-    return [shortened(part) for part in value] if isinstance(value, list | tuple) else value
+        return {key: shorten_texts(part) for key, part in value.items()}
+    return [shorten_texts(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def of_line(line: LogLine) -> Iterator[Entry]:

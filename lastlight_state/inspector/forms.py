@@ -40,7 +40,7 @@ def fields_of(kind: str, options: Any, schema: Any) -> list[Field]:
     if kind == "confirm":
         return [Field("answer", "Answer", "boolean", required=True)]
     if kind == "select":
-        return [Field("answer", "Answer", "choice", required=True, choices=tuple(map(_shown, options or ())))]
+        return [Field("answer", "Answer", "choice", required=True, choices=tuple(map(_display_text, options or ())))]
     properties = _properties(schema)
     if not properties:
         return [Field("answer", "Answer as JSON", "json", required=True)]
@@ -80,14 +80,14 @@ def _field(place: int, name: str, part: Any, required: bool) -> Field:
         required,
         choices,
         told if isinstance(told, str) else "",
-        _shown(part["default"]) if "default" in part else "",
+        _display_text(part["default"]) if "default" in part else "",
     )
 
 
 def _kind(part: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     choices, kind = part.get("enum"), part.get("type")
     if isinstance(choices, list):
-        return "choice", tuple(map(_shown, choices))
+        return "choice", tuple(map(_display_text, choices))
     if kind in _NUMBERS:
         return "number", ()
     return {"string": "text", "boolean": "boolean"}.get(str(kind), "json"), ()
@@ -102,7 +102,7 @@ def _value(field: Field, choices: list[Any], filled: Filled) -> Any:
     if field.kind == "boolean":
         return {"yes": True, "no": False}.get(text)
     if field.kind == "choice":
-        return _chosen(field, choices, text)
+        return _choice_at(field, choices, text)
     try:
         return codec.decode(text)
     except ValueError:
@@ -110,12 +110,12 @@ def _value(field: Field, choices: list[Any], filled: Filled) -> Any:
         raise InvalidValue(field.label, f"expected {kind}") from None
 
 
-def _chosen(field: Field, choices: list[Any], text: str) -> Any:
+def _choice_at(field: Field, choices: list[Any], text: str) -> Any:
     """Return the choice at the position that the text names."""
     if not (text.isascii() and text.isdecimal() and len(text) < 6 and int(text) < len(choices)):
         raise InvalidValue(field.label, "must be one of the choices")
     return choices[int(text)]
 
 
-def _shown(value: Any) -> str:
+def _display_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -61,7 +61,7 @@ class Guard:
             return
         request = Request(scope, receive)
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(_HEADERS)
@@ -73,9 +73,9 @@ class Guard:
             self._check(request)
         except Refusal as refusal:
             answer: Response = self._refused(request, refusal)
-            await answer(scope, receive, sending)
+            await answer(scope, receive, send_with_headers)
             return
-        await self._app(scope, receive, sending)
+        await self._app(scope, receive, send_with_headers)
 
     def knows_its_visitors(self, request: Request) -> bool:
         """True if a token or host names restrict access, or the request's peer and Host header are both this machine.

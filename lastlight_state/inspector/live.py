@@ -39,9 +39,9 @@ class Topic:
         self._changed = asyncio.Condition()
         self._fails = False
         self.subscribers = 0
-        self.task = asyncio.ensure_future(self._going())
+        self.task = asyncio.ensure_future(self._poll_changes())
 
-    async def _going(self) -> None:
+    async def _poll_changes(self) -> None:
         now = asyncio.get_running_loop().time
         while True:
             began = now()

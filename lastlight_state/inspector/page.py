@@ -99,7 +99,7 @@ class Ask:
         """Return the query's ``limit`` and ``page_token``, as keyword arguments of a list call."""
         return {"limit": self.number("limit", ROWS, most=MOST_ROWS), "page_token": self.text("page_token")}
 
-    def filled(self, name: str) -> str | None:
+    def form_value(self, name: str) -> str | None:
         """Return the value of a form's field without stripping it. None if it is empty or missing."""
         values = self.form.get(name, ())
         return values[0] if values and values[0] != "" else None
@@ -155,21 +155,21 @@ class Page:
     ) -> Callable[[AnswersT], AnswersT]:
         """Decorate a function that answers a read-only address. ``takes`` are query names, separated by spaces."""
 
-        def added(answer: AnswersT) -> AnswersT:
+        def add_route(answer: AnswersT) -> AnswersT:
             names = frozenset(takes.split())
             self.routes.append(Route(self.path + path, answer, live=live, mark=mark, takes=names))
             return answer
 
-        return added
+        return add_route
 
     def act(self, path: str) -> Callable[[AnswersT], AnswersT]:
         """Decorate a function that answers a form sent to an address. It is called only if the sender may act."""
 
-        def added(answer: AnswersT) -> AnswersT:
+        def add_route(answer: AnswersT) -> AnswersT:
             self.routes.append(Route(self.path + path, answer, acts=True))
             return answer
 
-        return added
+        return add_route
 
 
 def status_of(error: StateError) -> int:

@@ -60,7 +60,7 @@ def window(read: Reading, limit: int, then: str | None, *, backwards: bool) -> W
         if then is None:
             break
     ordered = parts[::-1] if backwards else parts
-    said = entries.paired(entries.shortened(one) for part in ordered for one in part.entries)
+    said = entries.pair_results(entries.shorten_texts(one) for part in ordered for one in part.entries)
     return Window(said, [problem for part in ordered for problem in part.problems], then)
 
 
@@ -76,7 +76,7 @@ def search(read: Reading, text: str, limit: int, then: str | None, *, backwards:
         part = read(step, found.then)
         if part.reset:
             found.said, shown = [], 0
-        said = entries.paired(map(entries.shortened, part.entries))
+        said = entries.pair_results(map(entries.shorten_texts, part.entries))
         matching = [{**one, "place": part.start} for one in said if _has(one, wanted)]
         found.said = matching + found.said if backwards else found.said + matching
         shown += part.bytes if matching else 0

@@ -54,7 +54,7 @@ def _overlaps(phase: Phase, first: datetime, last: datetime | None) -> bool:
     return (phase["end"] is None or phase["end"] >= first) and (last is None or phase["start"] <= last)
 
 
-def marked(said: Sequence[Entry], phases: Sequence[Phase]) -> list[Entry]:
+def mark_phases(said: Sequence[Entry], phases: Sequence[Phase]) -> list[Entry]:
     """Return the entries, with the phase's number added as ``phase`` to the first entry of each phase."""
     starts = [phase["start"] for phase in phases]
     found: list[Entry] = []

@@ -45,18 +45,18 @@ SHORT_ID = 13
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def told(data: Any, secrets: Secrets, *, hidden: Collection[str] = ()) -> Any:
+def redact_data(data: Any, secrets: Secrets, *, hidden: Collection[str] = ()) -> Any:
     """Convert data to JSON types without secrets. Values of the fields in ``hidden`` are replaced by `HIDDEN`."""
-    return _told(plain(data), secrets, hidden)
+    return _redact_value(plain(data), secrets, hidden)
 
 
 def json_text(data: Any) -> bytes:
-    """Encode as JSON the data that `told` returned."""
+    """Encode as JSON the data that `redact_data` returned."""
     return printable_json(codec.dump_line(data)[:-1].decode("utf-8", "backslashreplace")).encode() + b"\n"
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Encode as CSV, with a header, the rows that `told` returned.
+    """Encode as CSV, with a header, the rows that `redact_data` returned.
 
     A text that could be a formula is prefixed by ``'``.
     """
@@ -73,20 +73,20 @@ def _cell(value: Any) -> Any:
     return codec.encode_sound(value).decode() if isinstance(value, dict | list) else value
 
 
-def _told(value: Any, secrets: Secrets, hidden: Collection[str]) -> Any:
+def _redact_value(value: Any, secrets: Secrets, hidden: Collection[str]) -> Any:
     if isinstance(value, str):
-        return secrets.hidden(value)
+        return secrets.redact(value)
     if isinstance(value, Mapping):
-        return {secrets.hidden(str(key)): _field(str(key), part, secrets, hidden) for key, part in value.items()}
+        return {secrets.redact(str(key)): _field(str(key), part, secrets, hidden) for key, part in value.items()}
     if isinstance(value, list):
-        return [_told(part, secrets, hidden) for part in value]
+        return [_redact_value(part, secrets, hidden) for part in value]
     return value
 
 
 def _field(name: str, value: Any, secrets: Secrets, hidden: Collection[str]) -> Any:
     if name in hidden and value not in (None, "", [], {}):
         return HIDDEN
-    return _told(value, secrets, hidden)
+    return _redact_value(value, secrets, hidden)
 
 
 class _Templates(Environment):
@@ -126,7 +126,7 @@ def _harmless(value: Any) -> Any:
     return shown.encode("utf-8", "backslashreplace").decode()
 
 
-def _named(name: str | None, key: str) -> str:
+def _name_or_key(name: str | None, key: str) -> str:
     """Return the name for a key. If the name is missing or hidden, return the key."""
     return key if name in (None, "", HIDDEN) else str(name)
 
@@ -154,7 +154,7 @@ def _age(text: str | None, now: str) -> Markup | str:
 _CELL = re.compile(r"<tr\b|<td(?=[ >])")
 
 
-def _labelled(rows: Markup, heads: Sequence[str]) -> Markup:
+def _label_cells(rows: Markup, heads: Sequence[str]) -> Markup:
     """Add the column's heading to each cell of a table's rows, for narrow screens.
 
     Stored text in the rows is escaped already, so that every HTML tag found comes from a template.
@@ -240,9 +240,9 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "brief": brief,
     "markdown": _markdown,
     "duration": _duration,
-    "labelled": _labelled,
+    "labelled": _label_cells,
     "money": _money,
-    "named": _named,
+    "named": _name_or_key,
     "number": _number,
     "pretty": _pretty,
     "query": _query,

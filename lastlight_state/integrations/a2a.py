@@ -31,7 +31,7 @@ from lastlight_state.db.lists.pages import iterate
 from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import MisuseError
 from lastlight_state.integrations.conversing import TASKS, WEBHOOKS, Calls
-from lastlight_state.keys import composed
+from lastlight_state.keys import compose_key
 from lastlight_state.workflows import Claim
 
 try:
@@ -86,7 +86,7 @@ class OwnedTasks(_OfOwners):
         All tasks of the owner are read, but only one page is kept in memory. Raises `InvalidParamsError` for an unknown
         page token, and for a page size below 1.
         """
-        scope = self._scoped(self._owner_of(context))
+        scope = self._scope_of(self._owner_of(context))
         size = params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
         if size < 1:
             raise InvalidParamsError("minimum page size is 1")
@@ -113,8 +113,8 @@ class OwnedTasks(_OfOwners):
         token = encode_list_tasks_cursor(_cursor(page[-1])) if len(found) > size else None
         return ListTasksResponse(tasks=page, next_page_token=token, total_size=total, page_size=size)
 
-    def _scoped(self, owner: str) -> str:
-        return composed(self._scope, TASKS, owner)
+    def _scope_of(self, owner: str) -> str:
+        return compose_key(self._scope, TASKS, owner)
 
 
 class A2ATasks(OwnedTasks, TaskStore):
@@ -130,13 +130,13 @@ class A2ATasks(OwnedTasks, TaskStore):
     async def save(self, task: Task, context: ServerCallContext) -> None:
         """Store a task, replacing one with the same id."""
         owner, data = self._owner_of(context), task.SerializeToString()
-        given: dict[str, Any] = {"scope": self._scoped(owner), "user": owner or None, "ttl": self._ttl}
+        given: dict[str, Any] = {"scope": self._scope_of(owner), "user": owner or None, "ttl": self._ttl}
         task_id = valid.identifier("task.id", task.id, MOST_ID)
         await self._calls.transact(lambda tx: tx.states.put(task_id, data, **given), repeatable=True)
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
         """Return the owner's task, or None."""
-        scope = self._scoped(self._owner_of(context))
+        scope = self._scope_of(self._owner_of(context))
         if not valid.are_storable(task_id, scope):
             return None
         found = await self._calls.view(lambda view: view.states.find(task_id, scope=scope))
@@ -144,7 +144,7 @@ class A2ATasks(OwnedTasks, TaskStore):
 
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
         """Delete the owner's task, if it exists."""
-        scope = self._scoped(self._owner_of(context))
+        scope = self._scope_of(self._owner_of(context))
         if valid.are_storable(task_id, scope):
             await self._calls.transact(lambda tx: tx.states.remove(task_id, scope=scope), repeatable=True)
 
@@ -167,22 +167,22 @@ class A2APushConfigs(_OfOwners, PushNotificationConfigStore):
         owner, made = self._owner_of(context), normalize_push_notification_config(task_id, notification_config)
         valid.identifier("task_id", task_id, MOST_ID)
         config_id = valid.identifier("notification_config.id", made.id, MOST_ID)
-        given: dict[str, Any] = {"scope": self._scoped(task_id, owner), "user": owner or None, "ttl": self._ttl}
+        given: dict[str, Any] = {"scope": self._scope_of(task_id, owner), "user": owner or None, "ttl": self._ttl}
         data = made.SerializeToString()
         await self._calls.transact(lambda tx: tx.states.put(config_id, data, **given), repeatable=True)
         return made
 
     async def get_info(self, task_id: str, context: ServerCallContext) -> list[TaskPushNotificationConfig]:
         """Return the owner's configurations of a task, sorted by id."""
-        return await self._listed(scope=self._scoped(task_id, self._owner_of(context)))
+        return await self._list_configs(scope=self._scope_of(task_id, self._owner_of(context)))
 
     async def get_info_for_dispatch(self, task_id: str) -> list[TaskPushNotificationConfig]:
         """Return all owners' configurations of a task."""
-        return await self._listed(under=self._scoped(task_id, ""))
+        return await self._list_configs(under=self._scope_of(task_id, ""))
 
     async def delete_info(self, task_id: str, context: ServerCallContext, config_id: str | None = None) -> None:
         """Delete one of the owner's configurations of a task, or all of them if no id is given."""
-        scope = self._scoped(task_id, self._owner_of(context))
+        scope = self._scope_of(task_id, self._owner_of(context))
         if not valid.are_storable(scope, config_id):
             return
 
@@ -194,7 +194,7 @@ class A2APushConfigs(_OfOwners, PushNotificationConfigStore):
 
         await self._calls.transact(remove, repeatable=True)
 
-    async def _listed(self, **within: Any) -> list[TaskPushNotificationConfig]:
+    async def _list_configs(self, **within: Any) -> list[TaskPushNotificationConfig]:
         if not valid.are_storable(*within.values()):
             return []
 
@@ -204,8 +204,8 @@ class A2APushConfigs(_OfOwners, PushNotificationConfigStore):
 
         return await self._calls.view(read)
 
-    def _scoped(self, task_id: str, owner: str) -> str:
-        return composed(self._scope, WEBHOOKS, task_id, owner)
+    def _scope_of(self, task_id: str, owner: str) -> str:
+        return compose_key(self._scope, WEBHOOKS, task_id, owner)
 
 
 def _passes(task: Task, params: ListTasksRequest) -> bool:

@@ -32,7 +32,7 @@ from lastlight_state.errors import CorruptData, MisuseError, StaleVersion
 from lastlight_state.ids import new_id
 from lastlight_state.integrations.a2a import MOST_ID, OwnedTasks
 from lastlight_state.integrations.conversing import EVENTS, VERSIONS, Calls
-from lastlight_state.keys import composed, parts_of
+from lastlight_state.keys import compose_key, parts_of
 from lastlight_state.states import State
 
 try:
@@ -114,7 +114,7 @@ class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
             return None
 
         def read(view: View) -> StoredTask | None:
-            found = view.states.find(task_id, scope=self._scoped(owner))
+            found = view.states.find(task_id, scope=self._scope_of(owner))
             if found is None:
                 return None
             mark = view.states.find(task_id, scope=self._versions(owner))
@@ -130,7 +130,7 @@ class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
             return
 
         def remove(tx: Transaction) -> None:
-            tx.states.remove(task_id, scope=self._scoped(owner))
+            tx.states.remove(task_id, scope=self._scope_of(owner))
             tx.states.remove(task_id, scope=self._versions(owner))
             tx.states.clear(_events(self._scope, owner, task_id))
 
@@ -144,7 +144,7 @@ class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
             return _number(mark)
         found = None if mark is None else _number(mark)
         if mark is None or _is_cancel(write.task):
-            stored = tx.states.find(task_id, scope=self._scoped(owner))
+            stored = tx.states.find(task_id, scope=self._scope_of(owner))
             found = _UNVERSIONED if mark is None and stored is not None else found
             if _is_cancel(write.task) and (stored is None or _has_ended(Task.FromString(stored.value))):
                 raise ConcurrentTaskModificationError(task_id)
@@ -156,7 +156,7 @@ class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
         tx.states.put(
             task_id, value, scope=self._versions(owner), expected=None if mark is None else mark.version, **given
         )
-        tx.states.put(task_id, write.task.SerializeToString(), scope=self._scoped(owner), **given)
+        tx.states.put(task_id, write.task.SerializeToString(), scope=self._scope_of(owner), **given)
         if write.event is not None:
             body = to_stream_response(write.event).SerializeToString()
             tx.states.put(
@@ -165,7 +165,7 @@ class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
         return number
 
     def _versions(self, owner: str) -> str:
-        return composed(self._scope, VERSIONS, owner)
+        return compose_key(self._scope, VERSIONS, owner)
 
 
 class A2ATaskEvents(TaskEventStream):
@@ -225,7 +225,7 @@ def _has_ended(task: Task) -> bool:
 
 def _events(scope: str, owner: str, task_id: str) -> str:
     """Return the scope of a task's events. No other task's scope begins with it."""
-    return composed(scope, EVENTS, owner, task_id, "")
+    return compose_key(scope, EVENTS, owner, task_id, "")
 
 
 def _read(view: View, scope: str, last: str) -> list[tuple[str, bytes]]:
@@ -249,7 +249,7 @@ def _key(number: int) -> str:
 
 
 def _version(number: int, owner: str) -> TaskVersion:
-    return TaskVersion(composed(_key(number), owner))
+    return TaskVersion(compose_key(_key(number), owner))
 
 
 def _parts(version: TaskVersion) -> tuple[int, str]:

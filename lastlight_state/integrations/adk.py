@@ -32,7 +32,7 @@ from lastlight_state.errors import MisuseError, StaleVersion
 from lastlight_state.ids import new_id
 from lastlight_state.integrations.adk_state import PAGE, STATE_LIMITS, Place, by_scope, deltas, jsonable, merge
 from lastlight_state.integrations.conversing import ADK_APP, ADK_SESSION, ADK_SESSIONS, ADK_USER, Calls
-from lastlight_state.keys import composed, parts_of
+from lastlight_state.keys import compose_key, parts_of
 from lastlight_state.states import State, StateSummary
 from lastlight_state.workflows import Claim
 
@@ -99,7 +99,7 @@ class ADKSessions(BaseSessionService):
         place = self._place(app_name, user_id, name)
 
         def read(view: View) -> Session | None:
-            found = _found(view, place, name)
+            found = _find_session(view, place, name)
             if found is None:
                 return None
             session = self._session(view, place, app_name, found, user_id)
@@ -118,21 +118,21 @@ class ADKSessions(BaseSessionService):
             return ListSessionsResponse(sessions=[])
 
         def within(kind: str) -> dict[str, Any]:
-            scope = self._scoped(kind, *names)
+            scope = self._scope_of(kind, *names)
             return {"under": scope + "/"} if user_id is None else {"scope": scope}
 
         def read(view: View) -> list[Session]:
-            application = self._scoped(ADK_APP, app_name)
+            application = self._scope_of(ADK_APP, app_name)
             app = by_scope(view, scope=application)[application]
             users, states = (
                 by_scope(view, **within(ADK_USER)),
-                by_scope(view, under=self._scoped(ADK_SESSION, *names) + "/"),
+                by_scope(view, under=self._scope_of(ADK_SESSION, *names) + "/"),
             )
             found = []
             for one in iterate(view.states.items, limit=PAGE, **within(ADK_SESSIONS)):
                 whose = parts_of(one.scope)[-1]
                 place = self._place(app_name, whose, one.key)
-                found.append(_made(app_name, whose, one, app, users[place.user], states[place.session]))
+                found.append(_build_session(app_name, whose, one, app, users[place.user], states[place.session]))
             return found
 
         found = await self._calls.view(read)
@@ -154,12 +154,12 @@ class ADKSessions(BaseSessionService):
         conversation.
         """
         then = aware_utc("before", before)
-        under = self._scoped(ADK_SESSIONS, *(() if app_name is None else (app_name,))) + "/"
+        under = self._scope_of(ADK_SESSIONS, *(() if app_name is None else (app_name,))) + "/"
         if not valid.are_storable(under):
             return 0
         deleted, token = 0, None
         while True:
-            read = partial(_listed, under=under, page_token=token)
+            read = partial(_list_states, under=under, page_token=token)
             page = await self._calls.view(read)
             for one in page.items:
                 *_, app, user = parts_of(one.scope)
@@ -191,13 +191,13 @@ class ADKSessions(BaseSessionService):
 
         def append(tx: Transaction) -> tuple[str | None, bool]:
             """Append an event. Return the session's new version, and True if the event was added."""
-            found = _found(tx, place, session.id)
+            found = _find_session(tx, place, session.id)
             if found is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
             talk = found.value[_TALK]
-            first = composed(talk, event.id)
+            first = compose_key(talk, event.id)
             stored = tx.conversations.messages.find(first)
-            own = first if stored is None or _is_same(runtime.unpacked(stored.content), content) else other
+            own = first if stored is None or _is_same(runtime.unpack_item(stored.content), content) else other
             if stored is not None and (own == first or tx.conversations.messages.find(other) is not None):
                 last = [one.message.id for one in tx.conversations.branches.tail(talk, 1)]
                 return found.version if last == [own] else None, own == other
@@ -206,7 +206,7 @@ class ADKSessions(BaseSessionService):
             changed = {_TALK: talk, _UPDATED: event.timestamp}
             put = tx.states.put(session.id, changed, scope=place.sessions, expected=found.version)
             merge(tx, place, session.user_id, deltas(changes))
-            message = NewMessage(runtime.role_of({"role": event.author}), runtime.packed(content), id=own)
+            message = NewMessage(runtime.role_of({"role": event.author}), runtime.pack_item(content), id=own)
             self._append(tx.conversations, talk, session, message)
             return put.version, True
 
@@ -225,7 +225,7 @@ class ADKSessions(BaseSessionService):
 
     def _session(self, view: View | Transaction, place: Place, app_name: str, found: State, user_id: str) -> Session:
         app, user, own = (by_scope(view, scope=one)[one] for one in (place.app, place.user, place.session))
-        return _made(app_name, user_id, found, app, user, own)
+        return _build_session(app_name, user_id, found, app, user, own)
 
     def _append(self, talks: Conversations, talk: str, session: Session, message: NewMessage) -> None:
         if talks.branches.find(talk) is None:
@@ -234,30 +234,30 @@ class ADKSessions(BaseSessionService):
             talks.branches.ensure(talk, NewBranch(talk, progression_id=made.progression_id))
         talks.branches.append(talk, [message])
 
-    def _scoped(self, kind: str, *names: str) -> str:
-        return composed(self._scope, kind, *names)
+    def _scope_of(self, kind: str, *names: str) -> str:
+        return compose_key(self._scope, kind, *names)
 
     def _place(self, app_name: str, user_id: str, session_id: str) -> Place:
         return Place(
-            self._scoped(ADK_APP, app_name),
-            self._scoped(ADK_USER, app_name, user_id),
-            self._scoped(ADK_SESSIONS, app_name, user_id),
-            self._scoped(ADK_SESSION, app_name, user_id, session_id),
+            self._scope_of(ADK_APP, app_name),
+            self._scope_of(ADK_USER, app_name, user_id),
+            self._scope_of(ADK_SESSIONS, app_name, user_id),
+            self._scope_of(ADK_SESSION, app_name, user_id, session_id),
         )
 
 
-def _listed(view: View, **within: Any) -> Page[StateSummary]:
+def _list_states(view: View, **within: Any) -> Page[StateSummary]:
     return view.states.list(limit=PAGE, **within)
 
 
-def _found(view: View | Transaction, place: Place, name: str) -> State | None:
+def _find_session(view: View | Transaction, place: Place, name: str) -> State | None:
     """Return the state that stores a session, or None if it does not exist or its names cannot be stored."""
     return view.states.find(name, scope=place.sessions) if valid.are_storable(name, *place) else None
 
 
 def _delete(tx: Transaction, place: Place, name: str, before: datetime | None = None) -> bool:
     """Delete a session, unless it was changed at or after ``before``. Return True if it was deleted."""
-    found = _found(tx, place, name)
+    found = _find_session(tx, place, name)
     if found is None or (before is not None and found.updated_at >= before):
         return False
     try:
@@ -269,7 +269,7 @@ def _delete(tx: Transaction, place: Place, name: str, before: datetime | None = 
     return True
 
 
-def _made(
+def _build_session(
     app_name: str, user_id: str, found: State, app: dict[str, Any], user: dict[str, Any], own: dict[str, Any]
 ) -> Session:
     """Create ADK's session object from the stored data. Keys of application and user state get their prefixes."""
@@ -310,7 +310,7 @@ def _content(event: Event) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _event(content: Any) -> Event:
-    return Event.model_validate_json(json.dumps(runtime.unpacked(content)))
+    return Event.model_validate_json(json.dumps(runtime.unpack_item(content)))
 
 
 def _is_same(stored: Any, content: Any) -> bool:

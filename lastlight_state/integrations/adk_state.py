@@ -72,27 +72,27 @@ def merge(tx: Transaction, place: Place, user_id: str, changes: Deltas) -> None:
         (place.user, changes.user, whose),
         (place.session, changes.session, whose),
     ):
-        tx.states.merge(dict(_stored(key, value) for key, value in delta.items()), scope=scope, user=user)
+        tx.states.merge(dict(_stored_entry(key, value) for key, value in delta.items()), scope=scope, user=user)
 
 
 def by_scope(view: View | Transaction, **within: Any) -> Mapping[str, dict[str, Any]]:
     """Return the values of states by scope and key. A scope without states maps to an empty dictionary."""
     found: dict[str, dict[str, Any]] = defaultdict(dict)
     for one in iterate(view.states.items, limit=PAGE, **within):
-        key, value = one.key, runtime.unpacked(one.value)
+        key, value = one.key, runtime.unpack_item(one.value)
         if key.startswith(_DIGEST):
             key, value = value
         found[one.scope][key] = value
     return found
 
 
-def _stored(key: str, value: Any) -> tuple[str, Any]:
+def _stored_entry(key: str, value: Any) -> tuple[str, Any]:
     """Return the key and value under which an ADK state entry is stored.
 
     An ADK key may be any text. If it is not valid as the key of a state, the stored key is a digest of it, and the
     value contains both key and value.
     """
     if valid.is_identifier(key, STATE_LIMITS.key) and not key.startswith(_DIGEST):
-        return key, runtime.packed(value)
+        return key, runtime.pack_item(value)
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-    return _DIGEST + digest, runtime.packed([key, value])
+    return _DIGEST + digest, runtime.pack_item([key, value])

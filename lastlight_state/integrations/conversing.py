@@ -45,11 +45,11 @@ class Calls:
     def view(self, work: Callable[[View], T]) -> Awaitable[T]:
         """Run a function with a view of the store, on a worker thread, and return its result."""
 
-        def viewed() -> T:
+        def run_in_view() -> T:
             with self._store._store.view() as view:
                 return work(view)
 
-        return self._store._runner.read(viewed)
+        return self._store._runner.read(run_in_view)
 
     def transact(self, work: Callable[[Transaction], T], *, repeatable: bool = False) -> Awaitable[T]:
         """Run a function in a transaction of its own on a worker thread, and return its result.
@@ -59,16 +59,16 @@ class Calls:
         it first waits for the outcome. Raises `ClaimLost` if another runner now holds the claim.
         """
 
-        def written() -> T:
+        def run_in_transaction() -> T:
             return self._store._store.run(work, claim=self._claim, label=self._label, repeatable=repeatable)
 
         def written_at_last() -> T:
             try:
-                return written()
+                return run_in_transaction()
             except AlreadyExists:
-                return written()
+                return run_in_transaction()
 
-        return self._store._runner.write(written_at_last if repeatable else written)
+        return self._store._runner.write(written_at_last if repeatable else run_in_transaction)
 
 
 class Talks(Calls):

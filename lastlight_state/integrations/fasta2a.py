@@ -30,7 +30,7 @@ from lastlight_state.domains import Transaction
 from lastlight_state.errors import MisuseError, StaleVersion
 from lastlight_state.ids import new_id
 from lastlight_state.integrations.conversing import FAST_CONTEXTS, FAST_TASKS, Calls
-from lastlight_state.keys import composed
+from lastlight_state.keys import compose_key
 from lastlight_state.workflows import Claim
 
 try:
@@ -61,7 +61,7 @@ class FastA2AStorage(Storage):
         if Storage is object:
             raise MisuseError.missing_extra("fasta2a", what="a storage for fasta2a")
         self._adapter = contexts
-        self._tasks, self._contexts = composed(scope, FAST_TASKS), composed(scope, FAST_CONTEXTS)
+        self._tasks, self._contexts = compose_key(scope, FAST_TASKS), compose_key(scope, FAST_CONTEXTS)
         self._ttl = ttl
         self._clock = store._store._context.clock
         self._calls = Calls(store, claim, label=type(self).__name__)
@@ -71,10 +71,10 @@ class FastA2AStorage(Storage):
 
         Return None if it does not exist.
         """
-        stored = await self._found(task_id, self._tasks)
+        stored = await self._find_value(task_id, self._tasks)
         if stored is None:
             return None
-        task: Task = runtime.unpacked(stored["task"])
+        task: Task = runtime.unpack_item(stored["task"])
         if history_length and "history" in task:
             task["history"] = task["history"][-history_length:]
         return task
@@ -89,7 +89,7 @@ class FastA2AStorage(Storage):
             "status": self._status("submitted"),
             "history": [message],
         }
-        await self._put(task_id, {"tag": task_id, "task": runtime.packed(task)}, self._tasks)
+        await self._put(task_id, {"tag": task_id, "task": runtime.pack_item(task)}, self._tasks)
         return task
 
     async def update_task(
@@ -123,8 +123,8 @@ class FastA2AStorage(Storage):
 
     async def load_context(self, context_id: str) -> Any:
         """Return the context of a conversation, or None."""
-        stored = await self._found(context_id, self._contexts)
-        context = None if stored is None else runtime.unpacked(stored["context"])
+        stored = await self._find_value(context_id, self._contexts)
+        context = None if stored is None else runtime.unpack_item(stored["context"])
         if stored is None or self._adapter is None:
             return context
         return self._adapter.validate_json(json.dumps(context))
@@ -132,23 +132,23 @@ class FastA2AStorage(Storage):
     async def update_context(self, context_id: str, context: Any) -> None:
         """Store the context of a conversation, replacing an earlier one."""
         made = context if self._adapter is None else json.loads(self._adapter.dump_json(context))
-        await self._put(context_id, {"context": runtime.packed(made)}, self._contexts)
+        await self._put(context_id, {"context": runtime.pack_item(made)}, self._contexts)
 
     def _update(self, tx: Transaction, task_id: str, tag: str, change: Callable[[Task], None]) -> Task:
         found = tx.states.find(task_id, scope=self._tasks)
         if found is None:
             raise KeyError(task_id)
-        task: Task = runtime.unpacked(found.value["task"])
+        task: Task = runtime.unpack_item(found.value["task"])
         if found.value["tag"] != tag:  # with the same tag, this very call is committed already
             change(task)
-            data = {"tag": tag, "task": runtime.packed(task)}
+            data = {"tag": tag, "task": runtime.pack_item(task)}
             tx.states.put(task_id, data, scope=self._tasks, expected=found.version, ttl=self._ttl)
         return task
 
     async def _put(self, key: str, data: Any, scope: str) -> None:
         await self._calls.transact(lambda tx: tx.states.put(key, data, scope=scope, ttl=self._ttl), repeatable=True)
 
-    async def _found(self, key: str, scope: str) -> Any:
+    async def _find_value(self, key: str, scope: str) -> Any:
         if not valid.are_storable(key):
             return None
         found = await self._calls.view(lambda view: view.states.find(key, scope=scope))

@@ -64,7 +64,7 @@ _PAGE = 20
 Config: TypeAlias = Mapping[str, Any]
 
 
-def _awaited(method: Callable[..., Any], *, writes: bool = True) -> Callable[..., Coroutine[Any, Any, Any]]:
+def _async_method(method: Callable[..., Any], *, writes: bool = True) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return the async version of a saver's method."""
 
     @wraps(method)
@@ -139,7 +139,7 @@ class LangGraphSaver(BaseCheckpointSaver):
         """Return checkpoints, newest first. Without a config, return those of all threads, thread by thread."""
         wanted = filter or {}
         page = _PAGE if limit is None or wanted else max(1, min(limit, _PAGE))
-        found = (one for one in self._found(config, wanted, before, page) if passes(one.metadata, wanted))
+        found = (one for one in self._find_tuples(config, wanted, before, page) if passes(one.metadata, wanted))
         return islice(found, limit)
 
     def get_delta_channel_history(self, *, config: Config, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
@@ -153,7 +153,7 @@ class LangGraphSaver(BaseCheckpointSaver):
         self._write(lambda checkpoints: self._put(checkpoints, config, checkpoint, metadata, new_versions))
         asked = config["configurable"]
         place = str(asked["thread_id"]), asked.get("checkpoint_ns") or "", checkpoint["id"]
-        for made in self._early.taken(place):
+        for made in self._early.take(place):
             self._has_stored(place, made)
         return _config(*place)
 
@@ -186,7 +186,7 @@ class LangGraphSaver(BaseCheckpointSaver):
             run,
             filterable(whole),
         )
-        checkpoints.put(thread, new, scope=self._scope, user=user, ttl=self._ttl, after=after, other="keep")
+        checkpoints.put(thread, new, scope=self._scope, user=user, ttl=self._ttl, after=after, on_conflict="keep")
 
     def put_writes(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Store a task's writes. An earlier write at the same index is kept, except for errors and interrupts.
@@ -216,7 +216,7 @@ class LangGraphSaver(BaseCheckpointSaver):
         with suppress(NotFound):
             self._write(
                 lambda checkpoints: checkpoints.put_writes(
-                    thread, one, made.task, made.writes, namespace=space, scope=self._scope, taken=made.taken
+                    thread, one, made.task, made.writes, namespace=space, scope=self._scope, on_conflict=made.taken
                 )
             )
             return True
@@ -265,15 +265,15 @@ class LangGraphSaver(BaseCheckpointSaver):
 
     # Async methods, on the worker threads of the store.
 
-    aget_tuple = _awaited(get_tuple, writes=False)
-    aget_delta_channel_history = _awaited(get_delta_channel_history, writes=False)
-    aput = _awaited(put)
-    aput_writes = _awaited(put_writes)
-    adelete_thread = _awaited(delete_thread)
-    adelete_for_runs = _awaited(delete_for_runs)
-    acopy_thread = _awaited(copy_thread)
-    aprune = _awaited(prune)
-    amove_from = _awaited(move_from)
+    aget_tuple = _async_method(get_tuple, writes=False)
+    aget_delta_channel_history = _async_method(get_delta_channel_history, writes=False)
+    aput = _async_method(put)
+    aput_writes = _async_method(put_writes)
+    adelete_thread = _async_method(delete_thread)
+    adelete_for_runs = _async_method(delete_for_runs)
+    acopy_thread = _async_method(copy_thread)
+    aprune = _async_method(prune)
+    amove_from = _async_method(move_from)
 
     async def alist(
         self,
@@ -313,7 +313,7 @@ class LangGraphSaver(BaseCheckpointSaver):
             [(one.task, one.channel, load(one.content)) for one in found.writes],
         )
 
-    def _found(
+    def _find_tuples(
         self, config: Config | None, wanted: Config, before: Config | None, page: int
     ) -> Iterator[CheckpointTuple]:
         if config is None:

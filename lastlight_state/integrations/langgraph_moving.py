@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from lastlight_state.domains import Transaction
 from lastlight_state.errors import InvalidValue, StaleVersion
-from lastlight_state.keys import composed
+from lastlight_state.keys import compose_key
 from lastlight_state.maintenance.imports import moved_threads
 
 #: The parent config of a checkpoint that has no parent.
@@ -36,7 +36,7 @@ class _Thread:
         self, saver: Any, source: Any, thread: str, places: Sequence[Mapping[str, Any]], *, revives: bool
     ) -> None:
         self._saver, self._source, self._thread, self._places = saver, source, thread, places
-        self._key = composed(saver._scope, thread)
+        self._key = compose_key(saver._scope, thread)
         self._ids: dict[str, list[str]] = {}
         for place in places:
             self._ids.setdefault(place["checkpoint_ns"], []).append(place["checkpoint_id"])
@@ -134,7 +134,7 @@ class _Thread:
         for task, writes in tasks.items():
             made = saver._writes(writes, task, "")
             tx.checkpoints.put_writes(
-                self._thread, one, task, made.writes, namespace=space, scope=saver._scope, taken="keep"
+                self._thread, one, task, made.writes, namespace=space, scope=saver._scope, on_conflict="keep"
             )
 
 

@@ -13,7 +13,7 @@ from lastlight_state.db import valid
 from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import InvalidValue
 from lastlight_state.integrations.conversing import ITEMS, VECTORS
-from lastlight_state.keys import composed, parts_of
+from lastlight_state.keys import compose_key, parts_of
 from lastlight_state.states import State, StateSummary
 from lastlight_state.states.face import MANY
 
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 def labels_of(namespace: Sequence[str]) -> str:
     """Return a namespace as one text."""
-    return composed(*namespace, "")
+    return compose_key(*namespace, "")
 
 
 def namespace_of(labels: str) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ class PassingItems:
             self._next = self._further()
         return self._next == place
 
-    def filled(self) -> list[Place]:
+    def read_wanted(self) -> list[Place]:
         """Return the first ``wanted`` items that pass. Reads on after the last embedding if there are too few."""
         while self._next is not None and len(self._first) < self._wanted:
             self._next = self._further()
@@ -108,19 +108,19 @@ class Index:
         paths = (one if one == "$" else tokenize_path(one) for one in fields)
         return [text for path in paths for text in get_text_at_path(op.value, path)]
 
-    def embedded(self, documents: Sequence[str], queries: Sequence[str]) -> Embedded:
+    def embed_texts(self, documents: Sequence[str], queries: Sequence[str]) -> Embedded:
         """Return the embeddings of the texts. Raises `InvalidValue` if an embedding does not have ``dims`` numbers."""
         made = self._embed.embed_documents(documents) if documents else []
         asked = [self._embed.embed_query(one) for one in queries]
-        return Embedded(self._packed(documents, made), self._packed(queries, asked))
+        return Embedded(self._pack_vectors(documents, made), self._pack_vectors(queries, asked))
 
-    async def aembedded(self, documents: Sequence[str], queries: Sequence[str]) -> Embedded:
+    async def aembed_texts(self, documents: Sequence[str], queries: Sequence[str]) -> Embedded:
         """Return the embeddings of the texts, as `embedded` does."""
         made = await self._embed.aembed_documents(documents) if documents else []
         asked = [await self._embed.aembed_query(one) for one in queries]
-        return Embedded(self._packed(documents, made), self._packed(queries, asked))
+        return Embedded(self._pack_vectors(documents, made), self._pack_vectors(queries, asked))
 
-    def stored(self, embeddings: Sequence[bytes]) -> bytes:
+    def pack_embeddings(self, embeddings: Sequence[bytes]) -> bytes:
         """Return an item's embeddings in the form in which they are stored."""
         return _DIMS.pack(self._dims) + b"".join(embeddings)
 
@@ -143,16 +143,16 @@ class Index:
             ]
             longest = max([len(stored) for _, stored in page], default=0)
             best.take(query, candidates, of_each=max(1, longest // size))
-        return best.found
+        return best.scored_keys
 
-    def _packed(self, texts: Sequence[str], vectors: Sequence[Sequence[float]]) -> dict[str, bytes]:
+    def _pack_vectors(self, texts: Sequence[str], vectors: Sequence[Sequence[float]]) -> dict[str, bytes]:
         if len(texts) != len(vectors):
             raise InvalidValue("index.embed", f"{len(vectors)} embeddings of {len(texts)} texts")
         for one in vectors:
             if len(one) != self._dims:
                 problem = f"an embedding of {len(one)} numbers, but dims is {self._dims}"
                 raise InvalidValue("index.embed", problem, expected=self._dims, found=len(one))
-        packed = (similarity.packed("index.embed", [*map(float, one)], most=self._dims) for one in vectors)
+        packed = (similarity.pack_vector("index.embed", [*map(float, one)], most=self._dims) for one in vectors)
         return dict(zip(texts, packed, strict=True))
 
 
@@ -160,8 +160,8 @@ class StoredItems:
     """The stored items and embeddings: states whose scopes contain the words ``items`` and ``vectors``."""
 
     def __init__(self, scope: str) -> None:
-        self.items = composed(scope, ITEMS, "")
-        self.vectors = composed(scope, VECTORS, "")
+        self.items = compose_key(scope, ITEMS, "")
+        self.vectors = compose_key(scope, VECTORS, "")
 
     def place_of(self, one: StateSummary) -> Place:
         """Return the place of the item to which a state belongs: the item's own state, or that of its embeddings."""

@@ -126,23 +126,23 @@ class LangGraphStore(Upkeep, BaseStore):
         stored or compared, and LangGraph's own error for invalid labels.
         """
         batch = self._batch(ops)
-        embedded = Embedded() if self._index is None else self._index.embedded(batch.documents, batch.queries)
+        embedded = Embedded() if self._index is None else self._index.embed_texts(batch.documents, batch.queries)
         if batch.puts:
-            return self._written(batch, embedded)
-        found, lasting = self._viewed(batch, embedded)
+            return self._answer_in_transaction(batch, embedded)
+        found, lasting = self._answer_in_view(batch, embedded)
         if lasting:
-            self._refreshed(lasting)
+            self._extend_lifetimes(lasting)
         return found
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations as `batch` does."""
         batch = self._batch(ops)
-        embedded = Embedded() if self._index is None else await self._index.aembedded(batch.documents, batch.queries)
+        embedded = Embedded() if self._index is None else await self._index.aembed_texts(batch.documents, batch.queries)
         if batch.puts:
-            return await self._runner.write(partial(self._written, batch, embedded))
-        found, lasting = await self._runner.read(partial(self._viewed, batch, embedded))
+            return await self._runner.write(partial(self._answer_in_transaction, batch, embedded))
+        found, lasting = await self._runner.read(partial(self._answer_in_view, batch, embedded))
         if lasting:
-            await self._runner.write(partial(self._refreshed, lasting))
+            await self._runner.write(partial(self._extend_lifetimes, lasting))
         return found
 
     # Preparation of a call: its operations and the texts to embed.
@@ -167,18 +167,18 @@ class LangGraphStore(Upkeep, BaseStore):
 
     # The parts that run inside a view or a transaction.
 
-    def _viewed(self, batch: _Batch, embedded: Embedded) -> tuple[list[Result], dict[Place, State]]:
+    def _answer_in_view(self, batch: _Batch, embedded: Embedded) -> tuple[list[Result], dict[Place, State]]:
         """Return the results of read-only operations, and the items whose lifetime starts again."""
         lasting: dict[Place, State] = {}
         with self._store.view() as view:
             return self._answers(view, batch.ops, embedded, lasting), lasting
 
-    def _refreshed(self, lasting: Mapping[Place, State]) -> None:
+    def _extend_lifetimes(self, lasting: Mapping[Place, State]) -> None:
         """Extend the lifetime of items that were read. No claim is needed. Does nothing in a read-only store."""
         if not self._store.settings.read_only:
             self._store.run(lambda tx: self._refresh(tx, lasting), label=type(self).__name__, repeatable=True)
 
-    def _written(self, batch: _Batch, embedded: Embedded) -> list[Result]:
+    def _answer_in_transaction(self, batch: _Batch, embedded: Embedded) -> list[Result]:
         def work(tx: Transaction) -> list[Result]:
             lasting: dict[Place, State] = {}
             found = self._answers(tx, batch.ops, embedded, lasting)
@@ -202,7 +202,7 @@ class LangGraphStore(Upkeep, BaseStore):
         user = None if self._user_of is None else self._user_of(op.namespace)
         self._store_at(tx, place.key, op.value, items, ttl, user)
         if self._index is not None and embeddings:
-            self._store_at(tx, place.key, self._index.stored(embeddings), indexed, ttl, user)
+            self._store_at(tx, place.key, self._index.pack_embeddings(embeddings), indexed, ttl, user)
         else:
             tx.states.remove(place.key, scope=indexed)
 
@@ -239,11 +239,11 @@ class LangGraphStore(Upkeep, BaseStore):
         for op in ops:
             if isinstance(op, GetOp):
                 one = got.get(_place(op))
-                answers.append(None if one is None else Item(**self._shown(one)))
+                answers.append(None if one is None else Item(**self._item_fields(one)))
                 read = [] if one is None else [one]
             elif isinstance(op, SearchOp):
-                scored = self._searched(view, op, embedded)
-                answers.append([SearchItem(**self._shown(one), score=score) for one, score in scored])
+                scored = self._search_items(view, op, embedded)
+                answers.append([SearchItem(**self._item_fields(one), score=score) for one, score in scored])
                 read = [one for one, _ in scored]
             else:
                 answers.append(self._namespaces(view, op) if isinstance(op, ListNamespacesOp) else None)
@@ -252,7 +252,9 @@ class LangGraphStore(Upkeep, BaseStore):
                 lasting.update((self._stored.place_of(one), one) for one in read if _TTL in one.value)
         return answers
 
-    def _searched(self, view: View | Transaction, op: SearchOp, embedded: Embedded) -> list[tuple[State, float | None]]:
+    def _search_items(
+        self, view: View | Transaction, op: SearchOp, embedded: Embedded
+    ) -> list[tuple[State, float | None]]:
         """Return the items nearest to the query. Without a query, return items with the last changed first."""
         if not valid.are_storable(*op.namespace_prefix):
             return []
@@ -261,13 +263,15 @@ class LangGraphStore(Upkeep, BaseStore):
             return self._nearest(view, op, self._index, query)
         wanted = op.offset + op.limit
         if op.filter:
-            return [(one, None) for one in nlargest(wanted, self._passing(view, op), key=_changed)[op.offset :]]
+            return [
+                (one, None) for one in nlargest(wanted, self._passing_items(view, op), key=_changed_at)[op.offset :]
+            ]
         latest = view.states._latest(self._stored.items + labels_of(op.namespace_prefix), wanted) if wanted else []
         places = [*map(self._stored.place_of, latest[op.offset :])]
         found = self._stored.at(view, places)
         return [(found[place], None) for place in places if place in found]
 
-    def _passing(self, view: View | Transaction, op: SearchOp) -> Iterator[State]:
+    def _passing_items(self, view: View | Transaction, op: SearchOp) -> Iterator[State]:
         listed = iterate(view.states.items, under=self._stored.items + labels_of(op.namespace_prefix), limit=_PAGE)
         return (one for one in listed if _passes(one, op))
 
@@ -275,11 +279,11 @@ class LangGraphStore(Upkeep, BaseStore):
         self, view: View | Transaction, op: SearchOp, index: Index, query: similarity.Query
     ) -> list[tuple[State, float | None]]:
         """Return the items nearest to a query, followed by items without embeddings."""
-        ranked = self._ranked(view, op, index, query)[op.offset :]
+        ranked = self._rank_items(view, op, index, query)[op.offset :]
         found = self._stored.at(view, [place for place, _ in ranked])
         return [(found[place], score) for place, score in ranked if place in found]
 
-    def _ranked(
+    def _rank_items(
         self, view: View | Transaction, op: SearchOp, index: Index, query: similarity.Query
     ) -> Sequence[tuple[Place, float | None]]:
         wanted, labels = op.offset + op.limit, labels_of(op.namespace_prefix)
@@ -287,10 +291,10 @@ class LangGraphStore(Upkeep, BaseStore):
             few = self._stored.nearest_passing(view, labels, index, query, wanted, lambda one: _passes(one, op))
             if few is not None:
                 return few
-            passing = PassingItems(map(self._stored.place_of, self._passing(view, op)), wanted)
+            passing = PassingItems(map(self._stored.place_of, self._passing_items(view, op)), wanted)
             pages = self._stored.embeddings(view, labels, query, passing.has)
             scored = index.nearest(pages, query, wanted)
-            others = iter(passing.filled())
+            others = iter(passing.read_wanted())
         else:
             scored = self._stored.nearest(view, labels, index, query, wanted)
             listed = iterate(view.states.list, under=self._stored.items + labels, limit=_PAGE)
@@ -315,21 +319,21 @@ class LangGraphStore(Upkeep, BaseStore):
         cut = (one for one, _ in groupby(one[: op.max_depth] for one in matching))
         return [*islice(cut, op.offset, op.offset + op.limit)]
 
-    def _shown(self, one: State) -> dict[str, Any]:
+    def _item_fields(self, one: State) -> dict[str, Any]:
         return {
             "namespace": namespace_of(one.scope.removeprefix(self._stored.items)),
             "key": one.key,
-            "value": runtime.unpacked(one.value[_VALUE]),
+            "value": runtime.unpack_item(one.value[_VALUE]),
             "created_at": one.created_at,
             "updated_at": one.updated_at,
         }
 
 
 def _passes(one: State, op: SearchOp) -> bool:
-    return passes(runtime.unpacked(one.value[_VALUE]), op.filter)
+    return passes(runtime.unpack_item(one.value[_VALUE]), op.filter)
 
 
-def _changed(one: State) -> datetime:
+def _changed_at(one: State) -> datetime:
     return one.updated_at
 
 
@@ -345,7 +349,7 @@ def _value(op: PutOp) -> Any:
     if not isinstance(op.value, dict):
         raise InvalidValue("value", f"expected a dictionary, got {type(op.value).__name__}")
     try:
-        return {_VALUE: runtime.packed(op.value), **({} if op.ttl is None else {_TTL: op.ttl})}
+        return {_VALUE: runtime.pack_item(op.value), **({} if op.ttl is None else {_TTL: op.ttl})}
     except (RecursionError, TypeError, ValueError):
         raise InvalidValue("value", "must be a dictionary of JSON") from None
 

@@ -47,7 +47,7 @@ class EarlyWrites:
             if left:
                 self._kept[place] = left
 
-    def taken(self, place: Place) -> Sequence[Writes]:
+    def take(self, place: Place) -> Sequence[Writes]:
         """Remove and return the writes of a checkpoint."""
         if not self._kept:
             return ()

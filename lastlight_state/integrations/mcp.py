@@ -26,7 +26,7 @@ from lastlight_state.domains import View
 from lastlight_state.errors import CorruptData, MisuseError
 from lastlight_state.ids import new_id
 from lastlight_state.integrations.conversing import MCP_EVENTS, Calls
-from lastlight_state.keys import composed
+from lastlight_state.keys import compose_key
 
 try:
     from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
@@ -61,7 +61,7 @@ class MCPEventStore(EventStore):
     ) -> None:
         if EventStore is object:
             raise MisuseError.missing_extra("mcp", what="a store of events for MCP")
-        self._scope = composed(scope, MCP_EVENTS, session or new_id(), "")
+        self._scope = compose_key(scope, MCP_EVENTS, session or new_id(), "")
         self._kept: dict[str, Any] = {"scope": self._scope, "ttl": ttl, "user": user}
         self._calls = Calls(store, None, label=type(self).__name__)
         self._turn = asyncio.Lock()

@@ -25,7 +25,7 @@ from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import MisuseError, NotFound, StaleVersion
 from lastlight_state.integrations import conversing
 from lastlight_state.integrations.conversing import Talks
-from lastlight_state.keys import composed
+from lastlight_state.keys import compose_key
 from lastlight_state.workflows import Claim
 
 try:
@@ -121,7 +121,7 @@ class OpenAIAgentsSession:
                 taken = talks.branches.pop(self._key)
             except NotFound:
                 return None
-            item = runtime.unpacked(taken[0].message.content) if taken else None
+            item = runtime.unpack_item(taken[0].message.content) if taken else None
             if taken and validate is not None:
                 validate(item)
             return item
@@ -174,7 +174,7 @@ class OpenAIAgentsSession:
             return _End([], 0, 0, 0)
         first = 0 if limit is None or limit < 0 else max(branch.length - limit, 0)
         version = talks.progressions.get(branch.progression_id).version
-        items = [runtime.unpacked(one) for one in talks.branches._contents(self._key, first, branch.length)]
+        items = [runtime.unpack_item(one) for one in talks.branches._contents(self._key, first, branch.length)]
         return _End(items, first, branch.length, version)
 
     def _append(self, talks: Conversations, new: Sequence[NewMessage]) -> None:
@@ -197,7 +197,7 @@ class OpenAIAgentsSession:
         """Remove the first items as long as ``is_dropped`` accepts them, at most up to position ``until``."""
         first = 0
         for one in iterate(talks.branches.history, self._key, limit=_PAGE):
-            if first == until or one.ord != first or not is_dropped(runtime.unpacked(one.message.content)):
+            if first == until or one.ord != first or not is_dropped(runtime.unpack_item(one.message.content)):
                 break
             first += 1
         if first:
@@ -210,8 +210,8 @@ class OpenAIAgentsSession:
 
 def _key(scope: str, session_id: str) -> str:
     """Return the id that both the stored session and its branch have."""
-    return composed(scope, conversing.SESSION, session_id)
+    return compose_key(scope, conversing.SESSION, session_id)
 
 
 def _messages(items: Sequence[Any]) -> list[NewMessage]:
-    return [NewMessage(runtime.role_of(item), runtime.packed(item)) for item in items]
+    return [NewMessage(runtime.role_of(item), runtime.pack_item(item)) for item in items]

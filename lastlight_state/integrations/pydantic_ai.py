@@ -36,7 +36,7 @@ from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import AlreadyExists, MisuseError, NotFound, StaleVersion
 from lastlight_state.integrations import conversing
 from lastlight_state.integrations.conversing import Talks
-from lastlight_state.keys import composed
+from lastlight_state.keys import compose_key
 from lastlight_state.workflows import Claim
 
 try:
@@ -121,7 +121,7 @@ class PydanticAIConversations(ConversationStore):
         """
         key = valid.identifier("conversation_id", self._key(record.conversation_id))
         valid.optional("scope", record.scope)
-        extra = {_RECORD: runtime.packed(json.loads(self._records.dump_json(record)))}
+        extra = {_RECORD: runtime.pack_item(json.loads(self._records.dump_json(record)))}
         new = [self._message(entry) for entry in new_entries]
 
         def write(talks: Conversations) -> None:
@@ -239,10 +239,10 @@ class PydanticAIConversations(ConversationStore):
         return max(found, key=lambda one: (one.session_id == session_id, one.ord + 1 == one.length), default=None)
 
     def _key(self, name: str) -> str:
-        return composed(self._scope, conversing.CONVERSATION, name)
+        return compose_key(self._scope, conversing.CONVERSATION, name)
 
     def _entry_key(self, name: str) -> str:
-        return composed(self._scope, conversing.ENTRY, name)
+        return compose_key(self._scope, conversing.ENTRY, name)
 
     def _refuse_other(self, conversation_id: str, extra: dict[str, Any] | None, expected: str | None) -> None:
         record = self._record(extra)
@@ -253,16 +253,16 @@ class PydanticAIConversations(ConversationStore):
 
     def _record(self, extra: dict[str, Any] | None) -> ConversationRecord | None:
         stored = (extra or {}).get(_RECORD)
-        return None if stored is None else self._records.validate_json(json.dumps(runtime.unpacked(stored)))
+        return None if stored is None else self._records.validate_json(json.dumps(runtime.unpack_item(stored)))
 
     def _message(self, entry: ConversationEntry) -> NewMessage:
         [content] = json.loads(ModelMessagesTypeAdapter.dump_json([entry.message]))
         facts = {"id": entry.id, "parent_id": entry.parent_id, "kind": entry.kind}
         key, extra = self._entry_key(entry.id), {_ENTRY: facts}
-        return NewMessage(entry.message.kind, runtime.packed(content), id=key, extra=extra)
+        return NewMessage(entry.message.kind, runtime.pack_item(content), id=key, extra=extra)
 
     def _entry(self, stored: Message) -> ConversationEntry:
-        [message] = ModelMessagesTypeAdapter.validate_json(json.dumps([runtime.unpacked(stored.content)]))
+        [message] = ModelMessagesTypeAdapter.validate_json(json.dumps([runtime.unpack_item(stored.content)]))
         return ConversationEntry(message=message, **(stored.extra or {})[_ENTRY])
 
 

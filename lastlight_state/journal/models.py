@@ -13,7 +13,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.db.runs import run_id_column
 from lastlight_state.db.schema.base import Base, table_of
-from lastlight_state.db.schema.declarations import KIB, MIB, described, json_column, text_column, word_column
+from lastlight_state.db.schema.declarations import KIB, MIB, describe_table, json_column, text_column, word_column
 from lastlight_state.db.schema.indexes import where
 from lastlight_state.db.valid import words
 
@@ -67,7 +67,7 @@ class RunSequenceModel(Base):
     """A counter: the next number of one stream of a run, for example of its events."""
 
     __tablename__ = "run_sequences"
-    __table_args__ = described("the next number of each stream of a run's journal", pruned_as=("runs",))
+    __table_args__ = describe_table("the next number of each stream of a run's journal", pruned_as=("runs",))
 
     run_id: Mapped[str] = run_id_column(primary_key=True)
     stream: Mapped[str] = text_column(None, primary_key=True, personal=False)
@@ -78,7 +78,7 @@ class RunEventModel(Base):
     """An event of a run. ``seq`` is the total order of the run's events."""
 
     __tablename__ = "run_events"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "what happened in runs, numbered without gaps in the order of the commits",
         pruned_as=("runs", "journal"),
         erased="with_run",
@@ -98,7 +98,7 @@ class RunSignalModel(Base):
     """A message that was sent into a run from outside, and the consumer that took it, if any."""
 
     __tablename__ = "run_signals"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "messages sent into runs from outside, each taken once", pruned_as=("runs", "journal"), erased="with_run"
     )
 
@@ -118,7 +118,7 @@ class RunFrameModel(Base):
     """One rendered frame of a run: a whole tree, or the change since the frame before."""
 
     __tablename__ = "run_frames"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "rendered frames of runs, whole or as the change since the frame before",
         pruned_as=("runs", "journal"),
         erased="with_run",
@@ -140,7 +140,7 @@ class ToolCallModel(Base):
     """One invocation of a tool: the task attempt that called it, and how it ended."""
 
     __tablename__ = "tool_calls"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "invocations of tools, with status and latency", pruned_as=("runs", "journal"), erased="with_run"
     )
 
@@ -166,7 +166,7 @@ class SandboxModel(Base):
     """A sandbox in which a part of a run works, or worked."""
 
     __tablename__ = "sandboxes"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "sandboxes of runs, with where each of them stands", pruned_as=("runs",), erased="with_run"
     )
 
@@ -189,7 +189,7 @@ class ScoreModel(Base):
     """A scorer's score of one attempt of a task."""
 
     __tablename__ = "scores"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "scores of task attempts; a rerun supersedes the score before", pruned_as=("runs", "journal"), erased="with_run"
     )
 

@@ -13,24 +13,24 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import UNSET, Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Row, Statement, among, bind, columns_of, every_column_of, prepared
-from lastlight_state.db.rows.writes import shaped
+from lastlight_state.db.rows.statements import Row, Statement, among, bind, columns_of, every_column_of, statement_of
+from lastlight_state.db.rows.writes import cache_statements
 from lastlight_state.db.runs import of_known_run
 from lastlight_state.db.schema.declarations import limits_of
-from lastlight_state.db.schema.indexes import unindexed
+from lastlight_state.db.schema.indexes import hide_from_indexes
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.journal import models
 from lastlight_state.journal.arguments import SandboxChanges
 from lastlight_state.journal.models import SANDBOXES
 from lastlight_state.journal.records import Sandbox, SandboxSummary
 
-_MOST = limits_of(SANDBOXES)
+_LIMITS = limits_of(SANDBOXES)
 
 _c = SANDBOXES.c
 _KEY = (_c.run_id == bind("run_id", _c.run_id), _c.sandbox_id == bind("sandbox_id", _c.sandbox_id))
 _COLUMNS, _SUMMARY = every_column_of(Sandbox, SANDBOXES), columns_of(SandboxSummary, SANDBOXES)
 
-GET = prepared(sa.select(*_COLUMNS).where(*_KEY), Sandbox)
+GET = statement_of(sa.select(*_COLUMNS).where(*_KEY), Sandbox)
 _ORDER = (_c.updated_at, _c.run_id, _c.sandbox_id)
 _FILTERS = {name: _c[name] == bind(name, _c[name]) for name in ("status", "runtime", "workspace_id")}
 LIST = Listing("sandboxes", _SUMMARY, order=_ORDER, filters=_FILTERS, row=SandboxSummary)
@@ -41,7 +41,7 @@ OF_RUN = Listing(
     order=_ORDER,
     filters={
         "run_id": _c.run_id == bind("run_id", _c.run_id),
-        **{name: unindexed(condition) for name, condition in _FILTERS.items()},
+        **{name: hide_from_indexes(condition) for name, condition in _FILTERS.items()},
     },
     through="ix_sandboxes_run",
     row=SandboxSummary,
@@ -51,7 +51,7 @@ OF_RUN = Listing(
 _FILLS = {"shipped": "shipped_at", **dict.fromkeys(models.SANDBOX_ENDS, "completed_at")}
 
 
-@shaped
+@cache_statements
 def put(given: frozenset[str], fills: str | None) -> Statement[Sandbox]:
     """Insert a sandbox with these columns, or change them; nothing where a final status would change.
 
@@ -66,7 +66,7 @@ def put(given: frozenset[str], fills: str | None) -> Statement[Sandbox]:
     changed = row.on_conflict_do_update(
         index_elements=[_c.run_id, _c.sandbox_id], set_=new, where=stays if "status" in given else None
     )
-    return prepared(changed.returning(*_COLUMNS), Sandbox)
+    return statement_of(changed.returning(*_COLUMNS), Sandbox)
 
 
 class Sandboxes(Repository):
@@ -81,29 +81,29 @@ class Sandboxes(Repository):
         """
         now = self._now()
         values = {
-            "run_id": valid.identifier("run_id", run_id, _MOST.run_id),
-            "sandbox_id": valid.identifier("sandbox_id", sandbox_id, _MOST.sandbox_id),
+            "run_id": valid.identifier("run_id", run_id, _LIMITS.run_id),
+            "sandbox_id": valid.identifier("sandbox_id", sandbox_id, _LIMITS.sandbox_id),
             "created_at": now,
             "updated_at": now,
         }
-        given = _checked(valid.group("changes", changes, SandboxChanges))
+        given = _check_changes(valid.argument_group("changes", changes, SandboxChanges))
         fills = _FILLS.get(given.get("status", ""))
         if fills in given:
             fills = None
         statement = put(frozenset(given), fills)
         parameters = {**values, **given, **({fills: now} if fills else {})}
-        stored = of_known_run(run_id, lambda: self._changed(statement, parameters, repeatable=True))
+        stored = of_known_run(run_id, lambda: self._change_row(statement, parameters, repeatable=True))
         if stored is None:
             raise Conflict(f"sandbox {sandbox_id!r} of run {run_id!r} has ended", code="sandbox_status")
         return stored
 
     def get(self, run_id: str, sandbox_id: str) -> Sandbox:
         """Return the sandbox. Raises `NotFound`."""
-        return self._one(GET, _sought(run_id, sandbox_id), kind=models.SANDBOX, key=(run_id, sandbox_id))
+        return self._get_row(GET, _sandbox_key(run_id, sandbox_id), kind=models.SANDBOX, key=(run_id, sandbox_id))
 
     def find(self, run_id: str, sandbox_id: str) -> Sandbox | None:
         """Return the sandbox, or None."""
-        return self._find(GET, _sought(run_id, sandbox_id))
+        return self._find(GET, _sandbox_key(run_id, sandbox_id))
 
     def list(
         self,
@@ -117,19 +117,19 @@ class Sandboxes(Repository):
     ) -> Page[SandboxSummary]:
         """Return a page of sandboxes of one run, or of all runs, the last changed first."""
         given = {
-            "run_id": None if run_id is None else valid.sought("run_id", run_id),
+            "run_id": None if run_id is None else valid.lookup_text("run_id", run_id),
             "status": None if status is None else valid.word("status", status, models.SANDBOX_STATUSES),
-            "runtime": valid.optional("runtime", runtime, _MOST.runtime),
-            "workspace_id": valid.optional("workspace_id", workspace_id, _MOST.workspace_id),
+            "runtime": valid.optional("runtime", runtime, _LIMITS.runtime),
+            "workspace_id": valid.optional("workspace_id", workspace_id, _LIMITS.workspace_id),
         }
         return self._page(LIST if run_id is None else OF_RUN, given, limit, page_token)
 
 
-def _sought(run_id: str, sandbox_id: str) -> dict[str, str]:
-    return {"run_id": valid.sought("run_id", run_id), "sandbox_id": valid.sought("sandbox_id", sandbox_id)}
+def _sandbox_key(run_id: str, sandbox_id: str) -> dict[str, str]:
+    return {"run_id": valid.lookup_text("run_id", run_id), "sandbox_id": valid.lookup_text("sandbox_id", sandbox_id)}
 
 
-def _checked(changes: SandboxChanges) -> Row:
+def _check_changes(changes: SandboxChanges) -> Row:
     """Return the fields that are set, checked, as statement parameters."""
     given = {name: value for name, value in vars(changes).items() if value is not UNSET}
     return {name: _field(name, value) for name, value in given.items()}
@@ -140,13 +140,13 @@ def _field(name: str, value: Any) -> Any:
     if name == "status":
         return valid.word(where, value, models.SANDBOX_STATUSES)
     if name == "runtime":
-        return valid.identifier(where, value, _MOST.runtime)
+        return valid.identifier(where, value, _LIMITS.runtime)
     if name == "config":
         if not isinstance(value, dict):
             raise InvalidValue(where, f"expected an object, got {type(value).__name__}")
-        return codec.encode(where, value, max_bytes=_MOST.config)
+        return codec.encode(where, value, max_bytes=_LIMITS.config)
     if value is None:
         return None
     if name.endswith("_at"):
         return aware_utc(where, value)
-    return valid.identifier(where, value, getattr(_MOST, name))
+    return valid.identifier(where, value, getattr(_LIMITS, name))

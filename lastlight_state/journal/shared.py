@@ -12,8 +12,8 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.db.news.watch import Watch, watch_of
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.rows.statements import Row, Statement, bind, constant, number, prepared
-from lastlight_state.db.rows.writes import Chain, as_list, from_head, insert_computed, inserted, listed
+from lastlight_state.db.rows.statements import Row, Statement, bind, constant, number, statement_of
+from lastlight_state.db.rows.writes import Chain, as_list, elements_table, from_head, insert_computed, inserted_row
 from lastlight_state.db.runs import of_known_run, refuse_unknown_run
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.scope import Scope, TransactionScope, WriteRunner
@@ -47,28 +47,28 @@ class Stream:
         self._number = table.c[column]
         self._word = constant(name)
         here = (_c.run_id == _RUN, _c.stream == self._word)
-        self.next = prepared(sa.select(_c.next_seq).where(*here))
-        self.lock = prepared(sa.select(_c.next_seq).where(*here).with_for_update())
-        self.take = prepared(self.taking(_TAKEN))
-        self.begin = prepared(self.beginning(_TAKEN))
-        self.raise_to = prepared(
+        self.next = statement_of(sa.select(_c.next_seq).where(*here))
+        self.lock = statement_of(sa.select(_c.next_seq).where(*here).with_for_update())
+        self.take = statement_of(self.counter_update(_TAKEN))
+        self.begin = statement_of(self.counter_insert(_TAKEN))
+        self.raise_to = statement_of(
             sa.update(SEQUENCES).where(*here).values(next_seq=bind("next_seq", _c.next_seq)).returning(_c.next_seq)
         )
         after_last = sa.select(self._number + number(1)).where(table.c.run_id == _RUN)
         self._after_last = after_last.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
-        self.mend = prepared(
+        self.mend = statement_of(
             sa.update(SEQUENCES)
             .where(*here, _c.next_seq < self._after_last)
             .values(next_seq=self._after_last)
             .returning(_c.next_seq)
         )
-        self.behind = prepared(sa.select(_c.next_seq).where(*here, _c.next_seq < self._after_last))
+        self.behind = statement_of(sa.select(_c.next_seq).where(*here, _c.next_seq < self._after_last))
         self._prepare_many()
 
     def _prepare_many(self) -> None:
         """Prepare the statements that lock or raise the counters of several runs at once."""
-        wanted = listed("runs")
-        self.lock_many: Statement[tuple[str, int]] = prepared(
+        wanted = elements_table("runs")
+        self.lock_many: Statement[tuple[str, int]] = statement_of(
             sa.select(_c.run_id, _c.next_seq)
             .where(
                 AmongFew(_c.run_id, sa.select(member_of(wanted.c.value, "run_id"))),
@@ -83,18 +83,18 @@ class Stream:
         missing = sa.select(
             member_of(wanted.c.value, "run_id"), self._word, sa.func.coalesce(after_its_last, number(0))
         ).where(sa.true())
-        self.begin_many = prepared(
+        self.begin_many = statement_of(
             insert(SEQUENCES)
             .from_select(["run_id", "stream", "next_seq"], missing, include_defaults=False)
             .on_conflict_do_nothing()
         )
-        self.raise_many = prepared(
+        self.raise_many = statement_of(
             sa.update(SEQUENCES)
             .where(_c.run_id == member_of(wanted.c.value, "run_id"), _c.stream == self._word)
             .values(next_seq=sa.cast(member_of(wanted.c.value, "next_seq"), _c.next_seq.type))
         )
 
-    def taking(self, many: sa.ColumnElement[int]) -> Any:
+    def counter_update(self, many: sa.ColumnElement[int]) -> Any:
         """Return an UPDATE that reserves ``many`` numbers and returns the first as ``seq``.
 
         It returns no row without a counter.
@@ -106,8 +106,8 @@ class Stream:
             .returning((_c.next_seq - many).label("seq"))
         )
 
-    def beginning(self, many: sa.ColumnElement[int]) -> Any:
-        """Return an INSERT of a missing counter that reserves numbers like `taking`, after those of stored rows."""
+    def counter_insert(self, many: sa.ColumnElement[int]) -> Any:
+        """Return an INSERT of a missing counter that reserves the numbers after those of stored rows."""
         last = sa.select(self._number).where(self.table.c.run_id == _RUN)
         last_seq = last.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
         begun = insert_computed(
@@ -124,27 +124,29 @@ class Stream:
         return raised.returning((_c.next_seq - many).label("seq"))
 
     def chains(self, names: Sequence[str], returning: Sequence[sa.Column[Any]] = ()) -> tuple[Chain, Chain]:
-        """Return the statement chains for `one` and `stored`. Each inserts a row of these columns with the next number.
+        """Return the statement chains for `insert_row` and `insert_returning`.
+
+        Each inserts a row of these columns with the next number.
 
         The first chain needs the run's counter; the second creates a missing counter.
         """
         values = {name: bind(name, self.table.c[name]) for name in names}
         numbered = {"run_id": bind("run_id", self.table.c.run_id), self._number.name: from_head("seq"), **values}
-        heads = self.taking(number(1)), self.beginning(number(1))
+        heads = self.counter_update(number(1)), self.counter_insert(number(1))
         first, second = (Chain(head, into=self.table, values=numbered, returning=tuple(returning)) for head in heads)
         return first, second
 
-    def one(self, unit: Unit, chains: tuple[Chain, Chain], values: Mapping[str, Any]) -> int:
+    def insert_row(self, unit: Unit, chains: tuple[Chain, Chain], values: Mapping[str, Any]) -> int:
         """Insert one row and return its number, in one round trip except for the run's first row."""
         found = unit.chain(chains[0], values) or unit.chain(chains[1], values)
         return int((found or {})["seq"])
 
-    def stored(self, unit: Unit, chains: tuple[Chain, Chain], values: Mapping[str, Any]) -> Row:
-        """Insert one row like `one`; return the columns ``returning`` as they are stored."""
+    def insert_returning(self, unit: Unit, chains: tuple[Chain, Chain], values: Mapping[str, Any]) -> Row:
+        """Insert one row like `insert_row`; return the columns ``returning`` as they are stored."""
         made = unit.chain(chains[0], values) or unit.chain(chains[1], values)
-        return inserted(made or {})
+        return inserted_row(made or {})
 
-    def locked(self, unit: Unit, run_id: str) -> int:
+    def lock_counter(self, unit: Unit, run_id: str) -> int:
         """Lock the run's counter until this unit ends, and return the run's next number. Creates a missing counter."""
         found = unit.value(self.lock, {"run_id": run_id})
         return int(unit.value(self.begin, {"run_id": run_id, "taken": 0}) if found is None else found)
@@ -154,7 +156,7 @@ class Stream:
 
         After a row is deleted, its number is then not used again.
         """
-        self.locked(unit, run_id)
+        self.lock_counter(unit, run_id)
         unit.value(self.mend, {"run_id": run_id})
 
     def locked_many(self, unit: Unit, run_ids: Sequence[str]) -> dict[str, int]:
@@ -215,8 +217,8 @@ Ended = Callable[[Collection[str]], Mapping[str, bool]]
 #: Stands in place of a stream's name for the end of the run. Its value is 1 if the run has ended, else 0.
 END = "end"
 
-_wanted = listed("runs")
-COUNTERS: Statement[tuple[str, str, int]] = prepared(
+_wanted = elements_table("runs")
+COUNTERS: Statement[tuple[str, str, int]] = statement_of(
     sa.select(SEQUENCES.c.run_id, SEQUENCES.c.stream, SEQUENCES.c.next_seq).where(
         AmongFew(SEQUENCES.c.run_id, sa.select(member_of(_wanted.c.value, "run_id")))
     ),
@@ -235,7 +237,7 @@ def watch_for(scope: Scope, ended: Ended | None = None) -> Watch[Key]:
         ends = _ends(ended, [run_id for run_id, stream in keys if stream == END])
         runs = sorted({run_id for run_id, _ in keys})
         values = {"runs": as_list([{"run_id": run_id} for run_id in runs])}
-        rows = scope.reading(lambda unit: unit.rows(COUNTERS, values))
+        rows = scope.read(lambda unit: unit.rows(COUNTERS, values))
         return {**ends, **{(run_id, stream): next_seq for run_id, stream, next_seq in rows}}
 
     return watch_of(scope, "counters" if ended is None else "counters and ends", read)

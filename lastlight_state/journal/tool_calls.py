@@ -15,7 +15,7 @@ from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Row, bind, columns_of, constant, every_column_of, prepared
+from lastlight_state.db.rows.statements import Row, bind, columns_of, constant, every_column_of, statement_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, LostRace
@@ -25,7 +25,7 @@ from lastlight_state.journal.models import TOOL_CALLS
 from lastlight_state.journal.records import ToolCall, ToolCallSummary
 from lastlight_state.journal.shared import Numbered, Stream
 
-_MOST = limits_of(TOOL_CALLS)
+_LIMITS = limits_of(TOOL_CALLS)
 
 
 class ToolOutcomeColumns(TypedDict):
@@ -63,9 +63,9 @@ INSERT = STREAM.chains(
     [column.name for column in _COLUMNS if column.name not in ("run_id", "seq")],
     returning=_COLUMNS,
 )
-GET = prepared(sa.select(*_COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)), ToolCall)
-FIND = prepared(sa.select(*_COLUMNS).where(_RUN, _c.call_id == bind("call_id", _c.call_id)), ToolCall)
-FINISH = prepared(
+GET = statement_of(sa.select(*_COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)), ToolCall)
+FIND = statement_of(sa.select(*_COLUMNS).where(_RUN, _c.call_id == bind("call_id", _c.call_id)), ToolCall)
+FINISH = statement_of(
     sa.update(TOOL_CALLS)
     .where(_RUN, _c.seq == bind("seq", _c.seq), _c.status == constant(models.RUNNING))
     .values({name: bind(name, _c[name]) for name in _OUTCOME})
@@ -111,7 +111,7 @@ class ToolCalls(Numbered):
         `PayloadTooLarge` for an input of more than 256 KiB.
         """
         row = self._row(run_id, tool_name, task, call_id, input, at)
-        return self._stored(run_id, row)
+        return self._store_call(run_id, row)
 
     def record(
         self,
@@ -126,7 +126,7 @@ class ToolCalls(Numbered):
     ) -> ToolCall:
         """Store a tool call that has ended already. Otherwise like `create` and `finish`."""
         row = self._row(run_id, tool_name, task, call_id, input, started_at)
-        return self._stored(run_id, {**row, **_ended(outcome, self._now(), row["started_at"])})
+        return self._store_call(run_id, {**row, **_outcome_columns(outcome, self._now(), row["started_at"])})
 
     def finish(self, run_id: str, seq: int, outcome: ToolOutcome) -> ToolCall:
         """End a running tool call. If the call has ended with an equal outcome, return the stored call.
@@ -136,24 +136,24 @@ class ToolCalls(Numbered):
         output of more than 256 KiB: store it elsewhere, and give ``output_ref``.
         """
         found = self.get(run_id, seq)
-        values = {"run_id": run_id, "seq": seq, **_ended(outcome, self._now(), found.started_at)}
+        values = {"run_id": run_id, "seq": seq, **_outcome_columns(outcome, self._now(), found.started_at)}
         if found.status == models.RUNNING:
-            ended = self._changed(FINISH, values, repeatable=True)
+            ended = self._change_row(FINISH, values, repeatable=True)
             if ended is not None:
                 return ended
             found = self.get(run_id, seq)
-        if _told(found, outcome) != _told(outcome, outcome):
+        if _compared_values(found, outcome) != _compared_values(outcome, outcome):
             raise LostRace(f"tool call {seq} of run {run_id!r} has ended {found.status}", call=found)
         return found
 
     def get(self, run_id: str, seq: int) -> ToolCall:
         """Return the tool call with this number. Raises `NotFound`."""
-        values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one(GET, values, kind=models.TOOL_CALL, key=(run_id, seq))
+        values = {"run_id": valid.lookup_text("run_id", run_id), "seq": valid.number("seq", seq)}
+        return self._get_row(GET, values, kind=models.TOOL_CALL, key=(run_id, seq))
 
     def find(self, run_id: str, call_id: str) -> ToolCall | None:
         """Return the tool call with this ``call_id``, or None."""
-        values = {"run_id": valid.sought("run_id", run_id), "call_id": valid.sought("call_id", call_id)}
+        values = {"run_id": valid.lookup_text("run_id", run_id), "call_id": valid.lookup_text("call_id", call_id)}
         return self._find(FIND, values)
 
     def list(
@@ -175,20 +175,20 @@ class ToolCalls(Numbered):
     def _row(
         self, run_id: str, tool_name: str, task: Any, call_id: str | None, given: Any, at: datetime | None
     ) -> ToolCallDraft:
-        attempt = valid.group("task", task, TaskAttempt) if task is not None else None
+        attempt = valid.argument_group("task", task, TaskAttempt) if task is not None else None
         return {
-            "run_id": valid.identifier("run_id", run_id, _MOST.run_id),
-            "node_id": None if attempt is None else valid.identifier("task.node_id", attempt.node_id, _MOST.node_id),
+            "run_id": valid.identifier("run_id", run_id, _LIMITS.run_id),
+            "node_id": None if attempt is None else valid.identifier("task.node_id", attempt.node_id, _LIMITS.node_id),
             "iteration": 0 if attempt is None else valid.number("task.iteration", attempt.iteration),
             "attempt": 1 if attempt is None else valid.number("task.attempt", attempt.attempt, least=1),
             "execution_id": None
             if attempt is None
-            else valid.optional("task.execution_id", attempt.execution_id, _MOST.execution_id),
-            "call_id": valid.optional("call_id", call_id, _MOST.call_id),
-            "tool_name": valid.identifier("tool_name", tool_name, _MOST.tool_name),
+            else valid.optional("task.execution_id", attempt.execution_id, _LIMITS.execution_id),
+            "call_id": valid.optional("call_id", call_id, _LIMITS.call_id),
+            "tool_name": valid.identifier("tool_name", tool_name, _LIMITS.tool_name),
             "status": models.RUNNING,
             "started_at": self._now() if at is None else aware_utc("at", at),
-            "input": _encoded("input", given, _MOST.input),
+            "input": _encode_optional("input", given, _LIMITS.input),
             "finished_at": None,
             "duration_ms": None,
             "output_ref": None,
@@ -196,18 +196,18 @@ class ToolCalls(Numbered):
             "error": None,
         }
 
-    def _stored(self, run_id: str, row: ToolCallDraft) -> ToolCall:
+    def _store_call(self, run_id: str, row: ToolCallDraft) -> ToolCall:
         if row["call_id"] is None:
             return self._append(run_id, self._chained, lambda unit: _insert(unit, row))
         return self._append(run_id, self._writing, lambda unit: _insert_once(unit, row), repeatable=True)
 
 
 def _insert(unit: Unit, row: ToolCallDraft) -> ToolCall:
-    return ToolCall.of(STREAM.stored(unit, INSERT, row))
+    return ToolCall.of(STREAM.insert_returning(unit, INSERT, row))
 
 
 def _insert_once(unit: Unit, row: ToolCallDraft) -> ToolCall:
-    STREAM.locked(unit, row["run_id"])
+    STREAM.lock_counter(unit, row["run_id"])
     stored = unit.row(FIND, row)
     if stored is None:
         return _insert(unit, row)
@@ -218,22 +218,22 @@ def _insert_once(unit: Unit, row: ToolCallDraft) -> ToolCall:
     return stored
 
 
-def _ended(outcome: Any, now: datetime, started_at: datetime) -> ToolOutcomeColumns:
+def _outcome_columns(outcome: Any, now: datetime, started_at: datetime) -> ToolOutcomeColumns:
     """Check an outcome, and return its columns. The duration defaults to the time since ``started_at``."""
-    given = valid.group("outcome", outcome, ToolOutcome)
+    given = valid.argument_group("outcome", outcome, ToolOutcome)
     at = now if given.at is None else aware_utc("outcome.at", given.at)
     lasted = max(at - started_at, timedelta(0)) // timedelta(milliseconds=1)
     return {
         "status": valid.word("outcome.status", given.status, models.TOOL_STATUSES),
         "finished_at": at,
         "duration_ms": lasted if given.duration_ms is None else valid.number("outcome.duration_ms", given.duration_ms),
-        "output_ref": valid.optional("outcome.output_ref", given.output_ref, _MOST.output_ref),
-        "output": _encoded("outcome.output", given.output, _MOST.output),
-        "error": _encoded("outcome.error", given.error, _MOST.error),
+        "output_ref": valid.optional("outcome.output_ref", given.output_ref, _LIMITS.output_ref),
+        "output": _encode_optional("outcome.output", given.output, _LIMITS.output),
+        "error": _encode_optional("outcome.error", given.error, _LIMITS.error),
     }
 
 
-def _told(found: ToolCall | ToolOutcome, outcome: ToolOutcome) -> Any:
+def _compared_values(found: ToolCall | ToolOutcome, outcome: ToolOutcome) -> Any:
     """Return the values of ``found`` that must equal those of ``outcome``.
 
     The duration is compared only if it is given.
@@ -243,13 +243,13 @@ def _told(found: ToolCall | ToolOutcome, outcome: ToolOutcome) -> Any:
 
 
 def _filters(run_id: str, where: ToolCallFilter | None) -> Row:
-    asked = ToolCallFilter() if where is None else valid.group("where", where, ToolCallFilter)
+    asked = ToolCallFilter() if where is None else valid.argument_group("where", where, ToolCallFilter)
     return {
-        "run_id": valid.sought("run_id", run_id),
-        "node_id": valid.optional("where.node_id", asked.node_id, _MOST.node_id),
+        "run_id": valid.lookup_text("run_id", run_id),
+        "node_id": valid.optional("where.node_id", asked.node_id, _LIMITS.node_id),
         "iteration": None if asked.iteration is None else valid.number("where.iteration", asked.iteration),
         "attempt": None if asked.attempt is None else valid.number("where.attempt", asked.attempt, least=1),
-        "tool_name": valid.optional("where.tool_name", asked.tool_name, _MOST.tool_name),
+        "tool_name": valid.optional("where.tool_name", asked.tool_name, _LIMITS.tool_name),
         "status": None
         if asked.status is None
         else valid.word("where.status", asked.status, models.TOOL_STATUSES | {models.RUNNING}),
@@ -257,5 +257,5 @@ def _filters(run_id: str, where: ToolCallFilter | None) -> Row:
     }
 
 
-def _encoded(where: str, value: Any, most: int) -> str | None:
+def _encode_optional(where: str, value: Any, most: int) -> str | None:
     return None if value is None else codec.encode(where, value, max_bytes=most)

@@ -13,10 +13,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.rows.statements import Family, Row, Statement, bind, number, prepared
+from lastlight_state.db.rows.statements import Family, Row, Statement, bind, number, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import NotFound
-from lastlight_state.messaging.message_statements import COLUMNS, NEWEST_HERE, Draft, counting
+from lastlight_state.messaging.message_statements import COLUMNS, NEWEST_HERE, Draft, count_update
 from lastlight_state.messaging.models import MESSAGES, SESSION, SESSIONS, THIS_SESSION
 from lastlight_state.messaging.records import Appended, MessagingMessage
 
@@ -25,10 +25,10 @@ from lastlight_state.messaging.records import Appended, MessagingMessage
 #: The columns of a message that a draft sets.
 DRAFT = ("role", "content", "timestamp", "platform_message_id")
 
-COUNT = prepared(counting(sa.bindparam("added", type_=sa.Integer), THIS_SESSION).returning(SESSIONS.c.id))
-COUNT_ONE = prepared(counting(number(1), THIS_SESSION))
-LOCK = prepared(sa.select(SESSIONS.c.id).where(THIS_SESSION).with_for_update(key_share=True))
-LOCK_HERE = prepared(sa.select(SESSIONS.c.id).where(*NEWEST_HERE).with_for_update(key_share=True))
+COUNT = statement_of(count_update(sa.bindparam("added", type_=sa.Integer), THIS_SESSION).returning(SESSIONS.c.id))
+COUNT_ONE = statement_of(count_update(number(1), THIS_SESSION))
+LOCK = statement_of(sa.select(SESSIONS.c.id).where(THIS_SESSION).with_for_update(key_share=True))
+LOCK_HERE = statement_of(sa.select(SESSIONS.c.id).where(*NEWEST_HERE).with_for_update(key_share=True))
 
 _session_id = bind("session_id", MESSAGES.c.session_id)
 
@@ -68,7 +68,7 @@ def _insert_and_count_statement(positions: Sequence[sa.BindParameter[Any]]) -> A
     """Return the INSERT combined with the UPDATE of the message count. For databases that allow writes in CTEs."""
     made = _insert_unless_there(positions).cte("made")
     many = sa.select(sa.func.count()).select_from(made).scalar_subquery()
-    counted = counting(many, THIS_SESSION, sa.exists(sa.select(made.c.id))).returning(SESSIONS.c.id).cte("counted")
+    counted = count_update(many, THIS_SESSION, sa.exists(sa.select(made.c.id))).returning(SESSIONS.c.id).cte("counted")
     return sa.select(*made.c).add_cte(counted)
 
 
@@ -102,7 +102,7 @@ def _insert_one_unless_there() -> Any:
     return into.returning(MESSAGES.c.id)
 
 
-_INSERT_ONE = prepared(_insert_one_unless_there())
+_INSERT_ONE = statement_of(_insert_one_unless_there())
 
 STORED = Family(
     "platform_id",
@@ -126,7 +126,7 @@ def append_one(unit: Unit, session_id: str, draft: Draft, now: datetime) -> Appe
         made = unit.value(_INSERT_ONE, values)
         if made is not None:
             unit.change(COUNT_ONE, values)
-            return appended(MessagingMessage.of({"id": made, "session_id": session_id, **draft}), created=True)
+            return append_result(MessagingMessage.of({"id": made, "session_id": session_id, **draft}), created=True)
     return append(unit, session_id, [draft], now)[0]
 
 
@@ -140,7 +140,7 @@ def append(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) 
         raise NotFound(SESSION, session_id)
     statement, values = insert_unless_there(drafts)
     made = unit.rows(statement, {**values, "session_id": session_id})
-    return [appended(message, created=True) for message in _in_order(made)]
+    return [append_result(message, created=True) for message in _in_order(made)]
 
 
 def append_locked(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) -> list[Appended]:
@@ -148,19 +148,19 @@ def append_locked(unit: Unit, session_id: str, drafts: Sequence[Draft], now: dat
     made = _insert_and_count(unit, session_id, _once_each(drafts), now)
     new = {(message.role, message.platform_message_id): message for message in made if message.platform_message_id}
     redelivered = [key for key in map(_delivery, drafts) if key is not None and key not in new]
-    known = {**_stored(unit, session_id, redelivered), **new}
+    known = {**_stored_messages(unit, session_id, redelivered), **new}
     plain = iter([message for message in made if message.platform_message_id is None])
     outcomes = []
     for draft in drafts:
         key = _delivery(draft)
         if key is None:
-            outcomes.append(appended(next(plain), created=True))
+            outcomes.append(append_result(next(plain), created=True))
         else:
-            outcomes.append(appended(known[key], created=new.pop(key, None) is not None))
+            outcomes.append(append_result(known[key], created=new.pop(key, None) is not None))
     return outcomes
 
 
-def appended(message: MessagingMessage, *, created: bool) -> Appended:
+def append_result(message: MessagingMessage, *, created: bool) -> Appended:
     """Return the result of appending one message."""
     return Appended.of({"message": message, "created": created})
 
@@ -184,7 +184,7 @@ def _count(unit: Unit, session_id: str, added: int, now: datetime) -> bool:
     return unit.row(COUNT, {"session_id": session_id, "added": added, "at": now}) is not None
 
 
-def _stored(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict[Delivery, MessagingMessage]:
+def _stored_messages(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict[Delivery, MessagingMessage]:
     """Return stored messages by delivery. If an older version stored a delivery twice, return the first message."""
     platform_ids = list(dict.fromkeys(platform_id for _, platform_id in deliveries))
     if not platform_ids:

@@ -14,10 +14,10 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.rows.statements import Statement, bind, every_column_of, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, every_column_of, number, statement_of
 from lastlight_state.db.rows.writes import Chain, from_head
 from lastlight_state.db.schema.declarations import limits_of
-from lastlight_state.db.schema.indexes import Leading, beginning, through
+from lastlight_state.db.schema.indexes import Leading, first_chars, through
 from lastlight_state.errors import InvalidValue
 from lastlight_state.messaging import models
 from lastlight_state.messaging.models import (
@@ -44,7 +44,7 @@ _LOW_SURROGATES = range(0xDC00, 0xE000)
 
 def units(text: str) -> int:
     """Return the length of ``text`` in UTF-16 code units, as chat platforms count."""
-    return len(text) if text.isascii() else len(_encoded(text)) // 2
+    return len(text) if text.isascii() else len(_encode_text(text)) // 2
 
 
 def clip_tail(text: str, limit: int) -> str:
@@ -57,19 +57,19 @@ def clip_tail(text: str, limit: int) -> str:
         raise InvalidValue("limit", f"must be at least {LEAST}, got {limit}", least=LEAST)
     if units(text) <= limit:
         return text
-    tail = _encoded(text)[-2 * (limit - len(PREFIX)) :]
+    tail = _encode_text(text)[-2 * (limit - len(PREFIX)) :]
     if int.from_bytes(tail[:2], "little") in _LOW_SURROGATES:
         tail = tail[2:]
     return PREFIX + tail.decode("utf-16-le", "surrogatepass")
 
 
-def _encoded(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode("utf-16-le", "surrogatepass")
 
 
 # Checks of callers' arguments about messages. Each returns parameters of statements.
 
-_MOST = limits_of(MESSAGES)
+_LIMITS = limits_of(MESSAGES)
 
 
 class Draft(TypedDict):
@@ -94,13 +94,13 @@ def message(
         "timestamp": now if timestamp is None else aware_utc(f"{where}timestamp", timestamp),
         "platform_message_id": None
         if platform_id is None or platform_id == ""
-        else valid.identifier(f"{where}platform_message_id", platform_id, _MOST.platform_message_id),
+        else valid.identifier(f"{where}platform_message_id", platform_id, _LIMITS.platform_message_id),
     }
 
 
 def draft(where: str, given: Any, now: datetime, max_bytes: int) -> Draft:
     """Check a `MessageDraft` and return its columns."""
-    one = valid.group(where, given, MessageDraft)
+    one = valid.argument_group(where, given, MessageDraft)
     return message(
         one.role,
         one.content,
@@ -120,15 +120,15 @@ def drafts(given: Any, now: datetime, max_bytes: int) -> list[Draft]:
     return [draft(f"drafts[{i}]", one, now, max_bytes) for i, one in enumerate(given)]
 
 
-def posted(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Draft | None:
+def clipped_draft(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Draft | None:
     """Check a message posted into a thread, and return its columns. Return None if its content is blank.
 
     White space around the content is removed, and long content is cut.
     """
-    one = valid.group("draft", given, MessageDraft)
+    one = valid.argument_group("draft", given, MessageDraft)
     if clip is not None:
         valid.number("clip", clip, least=LEAST)
-    said = valid.sought("draft.content", one.content).strip()
+    said = valid.lookup_text("draft.content", one.content).strip()
     kept = said if clip is None else clip_tail(said, clip)
     row = draft("draft", replace(one, content=kept), now, max_bytes)
     return row if kept else None
@@ -137,7 +137,7 @@ def posted(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Draft
 COLUMNS = every_column_of(MessagingMessage, MESSAGES)
 
 
-def counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> Any:
+def count_update(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> Any:
     """Return an UPDATE that increases a session's message count and sets its last activity. It locks the row.
 
     It changes nothing if no session matches the conditions.
@@ -152,9 +152,9 @@ def counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) 
     )
 
 
-def _appending(*conditions: sa.ColumnElement[bool]) -> Chain:
+def _append_chain(*conditions: sa.ColumnElement[bool]) -> Chain:
     return Chain(
-        counting(number(1), *conditions).returning(SESSIONS.c.id),
+        count_update(number(1), *conditions).returning(SESSIONS.c.id),
         into=MESSAGES,
         values={
             "session_id": from_head("id"),
@@ -177,14 +177,14 @@ _newest_here = (
 #: The newest active session of a place; no row if it was retired while this statement waited for its lock.
 NEWEST_HERE = (SESSIONS.c.id == _newest_here, is_active())
 
-APPEND = _appending(THIS_SESSION)
-APPEND_HERE = _appending(*NEWEST_HERE)
-IS_SOMEBODY_HERE = prepared(
+APPEND = _append_chain(THIS_SESSION)
+APPEND_HERE = _append_chain(*NEWEST_HERE)
+IS_SOMEBODY_HERE = statement_of(
     sa.select(SESSIONS.c.id).where(at_place(), is_active()).order_by(*NEWEST_ACTIVITY).limit(number(1))
 )
 
 
-GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MESSAGES.c.id)), MessagingMessage)
+GET = statement_of(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MESSAGES.c.id)), MessagingMessage)
 
 
 def _window(
@@ -211,12 +211,12 @@ _before = MESSAGES.c.id < bind("before", MESSAGES.c.id)
 _after = MESSAGES.c.id > bind("after", MESSAGES.c.id)
 _summary = (
     *(MESSAGES.c[name] for name in ("id", "session_id", "role", "timestamp", "platform_message_id")),
-    beginning(MESSAGES.c.content, PREVIEW).label("preview"),
+    first_chars(MESSAGES.c.content, PREVIEW).label("preview"),
     sa.func.length(MESSAGES.c.content).label("content_chars"),
 )
 
-BEFORE = prepared(_window(COLUMNS, _before, newest_first=True), MessagingMessage)
-SINCE = prepared(_window(COLUMNS, _after, newest_first=False), MessagingMessage)
+BEFORE = statement_of(_window(COLUMNS, _before, newest_first=True), MessagingMessage)
+SINCE = statement_of(_window(COLUMNS, _after, newest_first=False), MessagingMessage)
 _BY_LARGE = "ix_messaging_messages_large"
 
 
@@ -247,7 +247,7 @@ SUMMARIES_BEFORE = Statement(
     _window(_summary, _before, newest_first=True), _beside_large(), row=MessagingMessageSummary
 )
 
-FIND_PLATFORM_ID = prepared(
+FIND_PLATFORM_ID = statement_of(
     sa.select(*COLUMNS)
     .join_from(MESSAGES, SESSIONS, SESSIONS.c.id == MESSAGES.c.session_id)
     .where(

@@ -16,7 +16,7 @@ from lastlight_state.db.lists.pages import keyed_rows, window
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, Statement, Values
-from lastlight_state.db.rows.writes import Chain, inserted
+from lastlight_state.db.rows.writes import Chain, inserted_row
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import LostRace, NotFound
 from lastlight_state.messaging import (
@@ -35,7 +35,7 @@ from lastlight_state.messaging.records import (
     MessagingMessageSummary,
     ThreadPlace,
 )
-from lastlight_state.messaging.session_statements import Place, settled
+from lastlight_state.messaging.session_statements import Place, retry_lost_race
 
 #: The cursor of a page: the id of its last message.
 _KEY = (range(2**63),)
@@ -63,7 +63,7 @@ class Messages(Repository):
         now = self._now()
         most = self._settings.limits.message_content
         row = message_statements.message(role, content, platform_message_id, timestamp, now=now, max_bytes=most)
-        found = valid.sought("session_id", session_id)
+        found = valid.lookup_text("session_id", session_id)
         repeatable = row["platform_message_id"] is not None
         if repeatable or self._backend.one_writer:
             return self._writing(lambda unit: deliveries.append_one(unit, found, row, now), repeatable=repeatable)
@@ -81,7 +81,7 @@ class Messages(Repository):
         """
         now = self._now()
         rows = message_statements.drafts(drafts, now, self._settings.limits.message_content)
-        found = valid.sought("session_id", session_id)
+        found = valid.lookup_text("session_id", session_id)
         repeatable = all(row["platform_message_id"] is not None for row in rows)
         return self._writing(lambda unit: deliveries.append(unit, found, rows, now), repeatable=repeatable)
 
@@ -96,10 +96,10 @@ class Messages(Repository):
         """
         now = self._now()
         where = session_statements.place("place", place)
-        row = message_statements.posted(draft, now, self._settings.limits.message_content, clip)
+        row = message_statements.clipped_draft(draft, now, self._settings.limits.message_content, clip)
         if row is None:
             return None
-        return settled(lambda: self._append_here(where, row, now))
+        return retry_lost_race(lambda: self._append_here(where, row, now))
 
     def history(
         self, session_id: str, *, limit: int = 50, before: int | None = None
@@ -110,7 +110,7 @@ class Messages(Repository):
         read are logged and left out; `list` reports them.
         """
         values = {
-            "session_id": valid.sought("session_id", session_id),
+            "session_id": valid.lookup_text("session_id", session_id),
             "before": sql.GREATEST_ID if before is None else valid.number("before", before),
         }
         return self._sound(sql.BEFORE, values, limit)[::-1]
@@ -121,14 +121,14 @@ class Messages(Repository):
         Polling with the id of the last message misses no message.
         """
         values = {
-            "session_id": valid.sought("session_id", session_id),
+            "session_id": valid.lookup_text("session_id", session_id),
             "after": valid.number("after", after),
         }
         return self._sound(sql.SINCE, values, limit)
 
     def list(self, session_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessagingMessageSummary]:
         """Return a page of a session's messages, newest first, with the first 280 characters of each."""
-        found = valid.sought("session_id", session_id)
+        found = valid.lookup_text("session_id", session_id)
         valid.page_limit(limit)
         asked = ["messaging_messages", found]
         [before] = pages.key(asked, page_token, _KEY) or [sql.GREATEST_ID]
@@ -136,7 +136,8 @@ class Messages(Repository):
 
         def read(unit: Unit) -> Page[MessagingMessageSummary]:
             shown = window(
-                lambda size: keyed_rows(unit.readable(sql.SUMMARIES_BEFORE, {**values, "limit": size}), ["id"]), limit
+                lambda size: keyed_rows(unit.rows_or_errors(sql.SUMMARIES_BEFORE, {**values, "limit": size}), ["id"]),
+                limit,
             )
             return shown.page(asked)
 
@@ -145,14 +146,14 @@ class Messages(Repository):
     def get(self, message_id: int) -> MessagingMessage:
         """Return the message with this id. Raises `NotFound`."""
         values = {"message_id": valid.number("message_id", message_id)}
-        return self._one(sql.GET, values, kind=models.MESSAGE, key=message_id)
+        return self._get_row(sql.GET, values, kind=models.MESSAGE, key=message_id)
 
     def find_by_platform_id(self, platform: str, channel_id: str, platform_message_id: str) -> MessagingMessage | None:
         """Return the newest message with this platform id in the sessions of that platform and channel, or None."""
         values = {
-            "platform": valid.sought("platform", platform),
-            "channel_id": valid.sought("channel_id", channel_id),
-            "platform_message_id": valid.sought("platform_message_id", platform_message_id),
+            "platform": valid.lookup_text("platform", platform),
+            "channel_id": valid.lookup_text("channel_id", channel_id),
+            "platform_message_id": valid.lookup_text("platform_message_id", platform_message_id),
         }
         return self._find(sql.FIND_PLATFORM_ID, values)
 
@@ -161,7 +162,7 @@ class Messages(Repository):
     ) -> builtins.list[MessagingMessage]:
         """Return the first ``limit`` readable messages of a statement. Unreadable ones are logged and counted."""
         valid.page_limit(limit)
-        return self._reading(lambda unit: unit.first_sound(statement, values, limit))
+        return self._reading(lambda unit: unit.first_readable_rows(statement, values, limit))
 
     def _append_here(self, where: Place, row: Draft, now: datetime) -> Appended | None:
         """Append to the newest active session of a channel or thread, in one transaction. Return None if there is none.
@@ -182,7 +183,7 @@ def _append(unit: Unit, chain: Chain, values: Row) -> Appended | None:
     made = unit.chain(chain, values)
     if made is None:
         return None
-    return deliveries.appended(MessagingMessage.of(inserted(made)), created=True)
+    return deliveries.append_result(MessagingMessage.of(inserted_row(made)), created=True)
 
 
 def _deliver_here(unit: Unit, where: Place, row: Draft, now: datetime) -> Appended | None:

@@ -14,14 +14,14 @@ from lastlight_state.db.schema.base import Base, later_of, table_of
 from lastlight_state.db.schema.declarations import (
     KIB,
     Setting,
-    described,
+    describe_table,
     json_column,
     person_column,
     text_column,
     word_column,
 )
 from lastlight_state.db.schema.guards import Key, append_only, declare, no_replacement, no_replacing_insert, no_update
-from lastlight_state.db.schema.indexes import beginning, only, where
+from lastlight_state.db.schema.indexes import first_chars, only, where
 from lastlight_state.db.valid import words
 
 # The vocabularies and limits of the messaging domain.
@@ -52,7 +52,7 @@ class MessagingSessionModel(Base):
     """A chat session: one stretch of conversation of one user in one place."""
 
     __tablename__ = "messaging_sessions"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "chat sessions, at most one active per place and user",
         pruned_as=("messaging",),
         erased="removed",
@@ -81,7 +81,7 @@ class MessagingMessageModel(Base):
     """A message of a chat session. Messages are ordered by id."""
 
     __tablename__ = "messaging_messages"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "what was said in chat sessions, in the order of ids",
         pruned_as=("messaging",),
         erased="removed",
@@ -163,7 +163,7 @@ only(
         _message.role,
         _message.timestamp,
         _message.platform_message_id,
-        beginning(_message.content, PREVIEW),
+        first_chars(_message.content, PREVIEW),
         func.length(_message.content),
         **where(f"length(content) > {LARGE}"),
     ),

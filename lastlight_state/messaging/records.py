@@ -28,7 +28,7 @@ def oldest_fresh(now: datetime, idle_timeout: timedelta | None) -> datetime:
         return NEVER
 
 
-def checked(idle_timeout: Any) -> timedelta | None:
+def check_idle_timeout(idle_timeout: Any) -> timedelta | None:
     """Check an idle timeout, a positive `timedelta` or None, and return it. Raises `InvalidValue`."""
     if idle_timeout is None:
         return None

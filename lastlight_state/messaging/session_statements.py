@@ -15,7 +15,7 @@ from lastlight_state.codec import digest
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import UNSET
-from lastlight_state.db.rows.statements import Row, Statement, bind, columns_of, every_column_of, number, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, columns_of, every_column_of, number, statement_of
 from lastlight_state.db.schema.declarations import depth_of, limits_of
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
@@ -50,10 +50,10 @@ _one_more = SESSIONS.c.version + number(1)
 
 def _newest(*conditions: sa.ColumnElement[bool], order: Iterable[Any]) -> Statement[MessagingSession]:
     shown = sa.select(*COLUMNS).where(*conditions).order_by(*order).limit(number(1))
-    return prepared(shown, MessagingSession)
+    return statement_of(shown, MessagingSession)
 
 
-def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> sa.Executable:
+def _retire_update(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> sa.Executable:
     """Return an UPDATE that ends active sessions. No statement makes an ended session active again."""
     return (
         sa.update(SESSIONS)
@@ -68,11 +68,11 @@ def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> 
     )
 
 
-GET = prepared(sa.select(*COLUMNS).where(THIS_SESSION), MessagingSession)
-VERSION = prepared(sa.select(SESSIONS.c.version).where(THIS_SESSION))
+GET = statement_of(sa.select(*COLUMNS).where(THIS_SESSION), MessagingSession)
+VERSION = statement_of(sa.select(SESSIONS.c.version).where(THIS_SESSION))
 #: The caller checks if the session is idle. With that condition in the statement, Postgres would choose the index of
 #: the place, and read all active sessions there.
-FIND_KEY = prepared(sa.select(*COLUMNS).where(_this_key, is_active()), MessagingSession)
+FIND_KEY = statement_of(sa.select(*COLUMNS).where(_this_key, is_active()), MessagingSession)
 FIND_PLACE_FRESH = _newest(at_place(), is_active(), SESSIONS.c.last_activity_at >= _cutoff, order=NEWEST_ACTIVITY)
 FIND_AGENT = _newest(
     SESSIONS.c.agent_session_id == bind("agent_session_id", SESSIONS.c.agent_session_id),
@@ -80,7 +80,7 @@ FIND_AGENT = _newest(
 )
 
 #: Inserts nothing if the id is taken or the key has an active session.
-INSERT = prepared(
+INSERT = statement_of(
     insert(SESSIONS)
     .values(
         **{name: bind(name, SESSIONS.c[name]) for name in ("id", "platform", "channel_id", "thread_id", "user_id")},
@@ -94,9 +94,9 @@ INSERT = prepared(
     MessagingSession,
 )
 
-RETIRE_IDLE = prepared(_retiring(_this_key, _idle, returning=[SESSIONS.c.id]))
-RETIRE = prepared(_retiring(_this_key, returning=[SESSIONS.c.id]))
-CLOSE = prepared(_retiring(THIS_SESSION, returning=COLUMNS), MessagingSession)
+RETIRE_IDLE = statement_of(_retire_update(_this_key, _idle, returning=[SESSIONS.c.id]))
+RETIRE = statement_of(_retire_update(_this_key, returning=[SESSIONS.c.id]))
+CLOSE = statement_of(_retire_update(THIS_SESSION, returning=COLUMNS), MessagingSession)
 
 _idle_ids = through(
     sa.select(SESSIONS.c.id).where(is_active(), _idle), SESSIONS, "ix_messaging_sessions_active_place"
@@ -108,14 +108,14 @@ _oldest_idle = (  # a CTE, which Postgres runs once: a subquery may run again, a
     .cte("oldest")
 )
 #: Rows locked by others are skipped, because they are about to become fresh or inactive.
-CLOSE_IDLE = prepared(_retiring(SESSIONS.c.id.in_(sa.select(_oldest_idle.c.id)), returning=[SESSIONS.c.id]))
+CLOSE_IDLE = statement_of(_retire_update(SESSIONS.c.id.in_(sa.select(_oldest_idle.c.id)), returning=[SESSIONS.c.id]))
 
-TOUCH = prepared(
+TOUCH = statement_of(
     sa.update(SESSIONS).where(THIS_SESSION).values(last_activity_at=ACTIVE_NOW).returning(SESSIONS.c.last_activity_at)
 )
 
 _agent = SESSIONS.c.agent_session_id
-ENSURE_AGENT = prepared(
+ENSURE_AGENT = statement_of(
     sa.update(SESSIONS)
     .where(THIS_SESSION)
     .values(
@@ -126,8 +126,8 @@ ENSURE_AGENT = prepared(
 )
 
 
-def _changing(names: Iterable[str]) -> Statement[MessagingSession]:
-    return prepared(
+def _change_statement(names: Iterable[str]) -> Statement[MessagingSession]:
+    return statement_of(
         sa.update(SESSIONS)
         .where(THIS_SESSION, SESSIONS.c.version == bind("expected", SESSIONS.c.version))
         .values(version=_one_more, **{name: bind(name, SESSIONS.c[name]) for name in names})
@@ -138,7 +138,7 @@ def _changing(names: Iterable[str]) -> Statement[MessagingSession]:
 
 #: The UPDATE statements, by the names of the columns that a call changes.
 UPDATE = {
-    frozenset(names): _changing(names)
+    frozenset(names): _change_statement(names)
     for size in range(1, len(CHANGEABLE) + 1)
     for names in combinations(CHANGEABLE, size)
 }
@@ -161,7 +161,7 @@ LIST = Listing(
 
 # Checks of callers' arguments about sessions. Each returns parameters of statements.
 
-_MOST, _DEPTH = limits_of(SESSIONS), depth_of(SESSIONS.c.metadata)
+_LIMITS, _DEPTH = limits_of(SESSIONS), depth_of(SESSIONS.c.metadata)
 
 
 class Place(TypedDict):
@@ -190,20 +190,20 @@ class NewSession(Key):
 
 def place(where: str, given: Any) -> Place:
     """Check a `ThreadPlace` and return its parameters. ``thread`` is empty outside a thread."""
-    return _place(valid.group(where, given, ThreadPlace))
+    return _place(valid.argument_group(where, given, ThreadPlace))
 
 
 def key(given: Any) -> Key:
     """Check a `ConversationKey` and return its parameters."""
-    where = _place(valid.group("key", given, ConversationKey))
-    return {**where, "user_id": valid.identifier("user_id", given.user_id, _MOST.user_id)}
+    where = _place(valid.argument_group("key", given, ConversationKey))
+    return {**where, "user_id": valid.identifier("user_id", given.user_id, _LIMITS.user_id)}
 
 
 def changes(title: Any, metadata: Any, agent_session: Any) -> Row:
     """Check the arguments of an update, and return the columns that are not UNSET. None clears a column."""
     given: Row = {}
     if title is not UNSET:
-        given["title"] = valid.optional_content("title", title, _MOST.title)
+        given["title"] = valid.optional_content("title", title, _LIMITS.title)
     if metadata is not UNSET:
         given["metadata"] = None if metadata is None else _metadata(metadata)
     if agent_session is not UNSET:
@@ -216,7 +216,7 @@ def changes(title: Any, metadata: Any, agent_session: Any) -> Row:
 def list_filters(platform: Any, channel_id: Any, user_id: Any, active: Any) -> Row:
     """Check the filters of a list of sessions, and return their parameters."""
     given = {"platform": platform, "channel_id": channel_id, "user_id": user_id}
-    chosen: Row = {name: None if value is None else valid.sought(name, value) for name, value in given.items()}
+    chosen: Row = {name: None if value is None else valid.lookup_text(name, value) for name, value in given.items()}
     if active is not None:
         chosen["only_active" if valid.flag("active", active) else "only_inactive"] = {}
     return chosen
@@ -224,17 +224,17 @@ def list_filters(platform: Any, channel_id: Any, user_id: Any, active: Any) -> R
 
 def _place(given: ThreadPlace | ConversationKey) -> Place:
     thread_id = given.thread_id if given.thread_id != "" else None
-    valid.optional("thread_id", thread_id, _MOST.thread_id)
+    valid.optional("thread_id", thread_id, _LIMITS.thread_id)
     return {
-        "platform": valid.identifier("platform", given.platform, _MOST.platform),
-        "channel_id": valid.identifier("channel_id", given.channel_id, _MOST.channel_id),
+        "platform": valid.identifier("platform", given.platform, _LIMITS.platform),
+        "channel_id": valid.identifier("channel_id", given.channel_id, _LIMITS.channel_id),
         "thread_id": thread_id,
         "thread": thread_id or "",
     }
 
 
 def _metadata(value: Any) -> str:
-    return codec.encode("metadata", value, max_bytes=_MOST.metadata, max_depth=_DEPTH)
+    return codec.encode("metadata", value, max_bytes=_LIMITS.metadata, max_depth=_DEPTH)
 
 
 # Functions that create the active session of a key, while other callers may do the same concurrently.
@@ -249,7 +249,7 @@ T = TypeVar("T")
 REPEATS = 100
 
 
-def settled(attempt: Callable[[], T]) -> T:
+def retry_lost_race(attempt: Callable[[], T]) -> T:
     """Call ``attempt`` and return its result. Retry up to a hundred times while it raises `LostRace`."""
     for _ in range(REPEATS):
         try:
@@ -267,11 +267,11 @@ def replace_idle(unit: Unit, row: NewSession) -> ResumedSession:
     replaced = unit.value(RETIRE_IDLE, row)
     made = unit.row(INSERT, row)
     if made is not None:
-        return resumed(made, created=True, replaced=replaced)
+        return resume_result(made, created=True, replaced=replaced)
     winner = unit.row(FIND_KEY, row)
     if winner is None:
         raise LostRace("the active session of the key was retired while it was looked up")
-    return resumed(winner)
+    return resume_result(winner)
 
 
 def replace(unit: Unit, row: NewSession) -> MessagingSession:
@@ -288,7 +288,7 @@ def replace(unit: Unit, row: NewSession) -> MessagingSession:
     raise LostRace("another session of the key was made while the old one was retired")
 
 
-def replace_in_turn(unit: Unit, row: NewSession) -> MessagingSession:
+def replace_under_lock(unit: Unit, row: NewSession) -> MessagingSession:
     """Run `replace` while holding a named lock for the key. For callers that have lost a race once.
 
     Such callers queue for the lock, so that they cannot lose to each other again. The first try takes no lock, because
@@ -308,7 +308,7 @@ def refusal(unit: Unit, row: NewSession) -> StateError:
     return LostRace("the active session of the key was retired while it was looked up")
 
 
-def resumed(session: MessagingSession, *, created: bool = False, replaced: str | None = None) -> ResumedSession:
+def resume_result(session: MessagingSession, *, created: bool = False, replaced: str | None = None) -> ResumedSession:
     """Return the result of `resume` for a session."""
     return ResumedSession.of({"session": session, "created": created, "replaced": replaced})
 

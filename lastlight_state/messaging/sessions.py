@@ -28,7 +28,7 @@ from lastlight_state.messaging.records import (
 )
 from lastlight_state.messaging.session_statements import NewSession
 
-_MOST = limits_of(SESSIONS)
+_LIMITS = limits_of(SESSIONS)
 
 
 class Sessions(Repository):
@@ -48,9 +48,9 @@ class Sessions(Repository):
         cutoff = self._cutoff(now, idle_timeout)
         found = self._find(sql.FIND_KEY, here)
         if found is not None and found.last_activity_at >= cutoff:
-            return session_statements.resumed(found)
+            return session_statements.resume_result(found)
         row: NewSession = {**here, "id": new_id(), "at": now, "cutoff": cutoff, "reason": models.TIMEOUT}
-        return session_statements.settled(
+        return session_statements.retry_lost_race(
             lambda: self._writing(lambda unit: session_statements.replace_idle(unit, row))
         )
 
@@ -65,21 +65,21 @@ class Sessions(Repository):
         """
         here = session_statements.key(key)
         valid.word("on_active", on_active, models.ON_ACTIVE)
-        made_id = new_id() if session_id is None else valid.identifier("session_id", session_id, _MOST.id)
+        made_id = new_id() if session_id is None else valid.identifier("session_id", session_id, _LIMITS.id)
         now = self._now()
         row: NewSession = {**here, "id": made_id, "at": now, "cutoff": now, "reason": models.REPLACED}
         if on_active == "close":
             return self._replace(row)
-        return session_statements.settled(lambda: self._insert(row))
+        return session_statements.retry_lost_race(lambda: self._insert(row))
 
     def get(self, session_id: str) -> MessagingSession:
         """Return the session with this id, active or not. Raises `NotFound`."""
-        values = {"session_id": valid.sought("session_id", session_id)}
-        return self._one(sql.GET, values, kind=SESSION, key=session_id)
+        values = {"session_id": valid.lookup_text("session_id", session_id)}
+        return self._get_row(sql.GET, values, kind=SESSION, key=session_id)
 
     def find(self, session_id: str) -> MessagingSession | None:
         """Return the session with this id, active or not, or None if it does not exist."""
-        return self._find(sql.GET, {"session_id": valid.sought("session_id", session_id)})
+        return self._find(sql.GET, {"session_id": valid.lookup_text("session_id", session_id)})
 
     def find_active(
         self,
@@ -97,7 +97,7 @@ class Sessions(Repository):
         values: Row = {**session_statements.place("place", place), "cutoff": cutoff}
         if user_id is None:
             return self._find(sql.FIND_PLACE_FRESH, values)
-        values["user_id"] = valid.sought("user_id", user_id)
+        values["user_id"] = valid.lookup_text("user_id", user_id)
         found = self._find(sql.FIND_KEY, values)
         return found if found is not None and found.last_activity_at >= cutoff else None
 
@@ -106,7 +106,7 @@ class Sessions(Repository):
 
         Return None if there is none.
         """
-        values = {"agent_session_id": valid.sought("agent_session_id", agent_session_id)}
+        values = {"agent_session_id": valid.lookup_text("agent_session_id", agent_session_id)}
         return self._find(sql.FIND_AGENT, values)
 
     def list(
@@ -132,7 +132,7 @@ class Sessions(Repository):
 
         Nothing else changes; an ended session stays ended. Raises `NotFound`.
         """
-        values = {"session_id": valid.sought("session_id", session_id), "at": self._now()}
+        values = {"session_id": valid.lookup_text("session_id", session_id), "at": self._now()}
         stored: datetime | None = self._once(lambda unit: unit.value(sql.TOUCH, values))
         if stored is None:
             raise NotFound(SESSION, session_id)
@@ -145,7 +145,7 @@ class Sessions(Repository):
         out of ``A-Z a-z 0-9 _ -``.
         """
         values = {
-            "session_id": valid.sought("session_id", session_id),
+            "session_id": valid.lookup_text("session_id", session_id),
             "proposed": valid.session_id("proposed", proposed),
         }
         stored: str | None = self._once(lambda unit: unit.value(sql.ENSURE_AGENT, values))
@@ -171,12 +171,12 @@ class Sessions(Repository):
         given = session_statements.changes(title, metadata, agent_session_id)
         values = {
             **given,
-            "session_id": valid.sought("session_id", session_id),
+            "session_id": valid.lookup_text("session_id", session_id),
             "expected": valid.number("version", version),
         }
         changed = None
         if given:
-            changed = self._changed(sql.UPDATE[frozenset(given)], values)
+            changed = self._change_row(sql.UPDATE[frozenset(given)], values)
         if changed is not None:
             return changed
         found = self.get(session_id)
@@ -190,11 +190,11 @@ class Sessions(Repository):
         Raises `NotFound`.
         """
         values = {
-            "session_id": valid.sought("session_id", session_id),
+            "session_id": valid.lookup_text("session_id", session_id),
             "reason": valid.word("reason", reason, models.CLOSE_REASONS),
             "at": self._now(),
         }
-        return self._changed(sql.CLOSE, values) or self.get(session_id)
+        return self._change_row(sql.CLOSE, values) or self.get(session_id)
 
     def close_idle(self, *, idle_timeout: timedelta | UnsetType | None = UNSET, limit: int = 500) -> int:
         """End at most ``limit`` active sessions that are idle, the longest idle first. Return how many were ended.
@@ -212,18 +212,18 @@ class Sessions(Repository):
 
     def _cutoff(self, now: datetime, idle_timeout: Any) -> datetime:
         chosen = self._settings.messaging_idle_timeout if idle_timeout is UNSET else idle_timeout
-        return records.oldest_fresh(now, records.checked(chosen))
+        return records.oldest_fresh(now, records.check_idle_timeout(chosen))
 
     def _replace(self, row: NewSession) -> MessagingSession:
         try:
             return self._writing(lambda unit: session_statements.replace(unit, row))
         except LostRace:
-            return session_statements.settled(
-                lambda: self._writing(lambda unit: session_statements.replace_in_turn(unit, row))
+            return session_statements.retry_lost_race(
+                lambda: self._writing(lambda unit: session_statements.replace_under_lock(unit, row))
             )
 
     def _insert(self, row: NewSession) -> MessagingSession:
-        made = self._changed(sql.INSERT, row)
+        made = self._change_row(sql.INSERT, row)
         if made is None:
             raise self._reading(lambda unit: session_statements.refusal(unit, row))
         return made

@@ -16,14 +16,14 @@ from sqlalchemy import inspect, text
 from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends.facts import Entry
-from lastlight_state.backends.sql.expressions import carried
+from lastlight_state.backends.sql.expressions import column_updates
 from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.lazy import load
 from lastlight_state.locks import RLock
 from lastlight_state.migrations import scripts
 from lastlight_state.migrations.records import DataStep, MigrationResult
-from lastlight_state.migrations.state import SEED_TABLES, unreleased, word_for
+from lastlight_state.migrations.state import SEED_TABLES, unreleased_error, word_for
 
 # Protects the Alembic environment of a host application that calls this library inside its own migrations.
 
@@ -84,7 +84,7 @@ def finish(connection: Connection, found: str | None, reached: str) -> tuple[str
     Return the revisions. The original program's rows have values that belong in columns of the second revision.
     """
     if found == scripts.FIRST < reached:
-        for statement in carried(connection.dialect.name):
+        for statement in column_updates(connection.dialect.name):
             connection.execute(text(statement))
     applied = tuple(revision for revision in scripts.revisions() if (found or "") < revision <= reached)
     steps = data_steps()
@@ -160,7 +160,7 @@ def version(connection: Connection) -> str | None:
     heads = context.get_current_heads()
     found = heads[0] if heads else None
     if scripts.was_never_released(found):
-        raise unreleased(found)
+        raise unreleased_error(found)
     return found
 
 

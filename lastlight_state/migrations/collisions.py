@@ -31,15 +31,17 @@ _PLACE = "(SELECT oid FROM pg_namespace WHERE nspname = coalesce({schema}, curre
 def colliding_names(backend: Backend, state: SchemaState, target: str) -> tuple[str, ...]:
     """Return the names that an upgrade to ``target`` would use and that are taken, each with its kind, sorted."""
     after = state.revision or ""
-    made = [entry for entry, one in drift.promised(backend.name).items() if after < one.since <= target]
+    made = [entry for entry, one in drift.promised_entries(backend.name).items() if after < one.since <= target]
     if not made:
         return ()
     place = _PLACE.format(schema=literal(backend.schema) if backend.schema else "NULL")
     taken = set(backend.peek(_TAKEN[backend.name].format(place=place)) or ())
-    return tuple(sorted(f"{kind} {name}" for kind, shared, name in map(_named, made) if (shared, name) in taken))
+    return tuple(
+        sorted(f"{kind} {name}" for kind, shared, name in map(_kind_and_name, made) if (shared, name) in taken)
+    )
 
 
-def _named(entry: Entry) -> tuple[str, str, str]:
+def _kind_and_name(entry: Entry) -> tuple[str, str, str]:
     """Return the kind of an entry, its name, and the kind whose names must differ from it."""
     kind, table, name = entry
     return kind, "table" if kind == "index" else kind, name if kind in ("index", "trigger") else table

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.facts import Catalogue, Entry
 from lastlight_state.migrations import scripts
-from lastlight_state.migrations.failures import translated
+from lastlight_state.migrations.failures import translated_errors
 
 #: The end of the definition of an object that exists but is switched off.
 IDLE = (" DISABLED", " INVALID", " NOT VALID")
@@ -37,16 +37,16 @@ class SchemaEntry(NamedTuple):
 
 def differences(backend: Backend) -> tuple[str, ...]:
     """Return one line for each object of the newest revision that the database lacks, or has changed or disabled."""
-    return tuple(compared(_shape(backend), promised(backend.name)))
+    return tuple(difference_lines(_shape(backend), promised_entries(backend.name)))
 
 
-def recognised(backend: Backend) -> str | None:
+def recognised_revision(backend: Backend) -> str | None:
     """Return the revision whose names the schema has completely, without names of later revisions.
 
     Ignores the recorded version. Returns None for any other schema, and for products without a list in the revisions'
     folder.
     """
-    expected = promised(backend.name)
+    expected = promised_entries(backend.name)
     if not expected:
         return None
     found = expected.keys() & _shape(backend).keys()
@@ -58,20 +58,20 @@ def recognised(backend: Backend) -> str | None:
 def _shape(backend: Backend) -> Catalogue:
     with Checkout(Mode.SNAPSHOT, backend) as checkout:
         try:
-            with translated(backend):
+            with translated_errors(backend):
                 backend.enter(checkout)
                 return backend.shape(backend.connection(checkout))
         finally:
             backend.rollback(checkout)
 
 
-def promised(product: str) -> Mapping[Entry, SchemaEntry]:
+def promised_entries(product: str) -> Mapping[Entry, SchemaEntry]:
     """Return all objects of the newest revision on this product. Empty for unknown products."""
-    return _listed(scripts.folder() / "shapes" / f"{product}.txt", scripts.head())
+    return _listed_entries(scripts.folder() / "shapes" / f"{product}.txt", scripts.head())
 
 
 @cache
-def _listed(file: Path, newest: str) -> Mapping[Entry, SchemaEntry]:
+def _listed_entries(file: Path, newest: str) -> Mapping[Entry, SchemaEntry]:
     """Return the objects in a list's file. Return none if the list is not of the newest revision."""
     if not file.is_file():
         return {}
@@ -109,7 +109,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def compared(found: Catalogue, expected: Mapping[Entry, SchemaEntry]) -> Iterator[str]:
+def difference_lines(found: Catalogue, expected: Mapping[Entry, SchemaEntry]) -> Iterator[str]:
     """Yield one line for each expected object that the schema ``found`` lacks, has in another form or switched off."""
     missing = {table for kind, table, _ in expected.keys() - found.keys() if kind == "table"}
     for entry, made in sorted(expected.items()):

@@ -12,7 +12,7 @@ from lastlight_state.errors import BackendUnavailable
 
 
 @contextmanager
-def translated(backend: Backend) -> Iterator[None]:
+def translated_errors(backend: Backend) -> Iterator[None]:
     """Run a block in which a driver's error is raised as the backend's error."""
     try:
         yield

@@ -88,8 +88,8 @@ def statements(dialect: Dialect, absent: Sequence[Absent]) -> list[str]:
     missing = [one for one in absent if one.found is None]
     switched = [_switched_on(one) for one in absent if one.found == "off"]
     created = [made[place] for one in missing if (place := (one.kind, one.name or one.table)) in made]
-    added = [_added(dialect, one) for kind in _CONSTRAINTS for one in missing if _is_constraint(one, kind)]
-    return [*switched, *(statement for _, statement in sorted(created)), *added, *_derived(absent)]
+    added = [_add_statement(dialect, one) for kind in _CONSTRAINTS for one in missing if _is_constraint(one, kind)]
+    return [*switched, *(statement for _, statement in sorted(created)), *added, *_derived_statements(absent)]
 
 
 def _absent(connection: Connection) -> tuple[Absent, ...]:
@@ -137,7 +137,7 @@ def constraint_of(one: Absent) -> Any:
     )
 
 
-def _added(dialect: Dialect, one: Absent) -> str:
+def _add_statement(dialect: Dialect, one: Absent) -> str:
     compiler: Any = dialect.ddl_compiler
     return f"ALTER TABLE {one.table} ADD {compiler(dialect, None).process(constraint_of(one)).strip()}"
 
@@ -146,7 +146,7 @@ def _added(dialect: Dialect, one: Absent) -> str:
 # parents.
 
 
-def _derived(absent: Sequence[Absent]) -> Iterator[str]:
+def _derived_statements(absent: Sequence[Absent]) -> Iterator[str]:
     lost = {one.name for one in absent if one.kind == "trigger"}
     for derived in DERIVED_ROWS:
         if lost.intersection(name for name, *_ in derived.triggers()):
@@ -182,14 +182,14 @@ def _query_for(product: str, one: Absent) -> sa.Select[Any] | None:
         return None
     if one.kind == "index":
         index = next(found for found in table.indexes if found.name == one.name)
-        return _sharing(table, index.expressions, index.dialect_options[product]["where"])
+        return _shared_key_query(table, index.expressions, index.dialect_options[product]["where"])
     constraint = constraint_of(one)
     if isinstance(constraint, sa.ForeignKeyConstraint):
         return _orphans(table, constraint)
-    return _sharing(table, tuple(constraint.columns), None)
+    return _shared_key_query(table, tuple(constraint.columns), None)
 
 
-def _sharing(table: sa.Table, key: Sequence[Any], among: Any) -> sa.Select[Any]:
+def _shared_key_query(table: sa.Table, key: Sequence[Any], among: Any) -> sa.Select[Any]:
     """Return a query for the primary keys of rows with the same ``key`` as another row, among rows that meet ``among``.
 
     NULL equals no other value.

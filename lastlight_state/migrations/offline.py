@@ -12,7 +12,7 @@ from lastlight_state.db.schema.base import VERSION_TABLE, Base
 from lastlight_state.db.schema.guards import Guard
 from lastlight_state.migrations import apply
 from lastlight_state.migrations.metadata import GUARDS, METADATA
-from lastlight_state.migrations.state import qualified
+from lastlight_state.migrations.state import qualified_name
 from lastlight_state.migrations.verification import verify
 from lastlight_state.receipts import models as receipts
 
@@ -44,7 +44,7 @@ def grants(backend: Backend, role: str) -> tuple[str, ...]:
 
 def _output_tables(backend: Backend) -> list[str]:
     """Return the output tables that the library created. They are listed in the registry, but not in the models."""
-    registry = qualified(backend, "output_tables")
+    registry = qualified_name(backend, "output_tables")
     found = backend.peek(f"SELECT table_name FROM {registry} WHERE kind <> 'custom' ORDER BY table_name")
     return [str(row[0]) for row in found or ()]
 

@@ -38,7 +38,7 @@ class Outline(NamedTuple):
 
 def outline_expression(product: str, version: str) -> str:
     """Return an SQL expression for the outline of our tables. ``version`` is the version table's name in SQL."""
-    promised = _promised(product)
+    promised = _promised_outline(product)
     constraints = [entry for entry in promised.entries if entry[0] == "constraint"]
     return expressions.outline(product, promised.tables, promised.others, constraints, version)
 
@@ -48,7 +48,7 @@ def absent_entries(product: str, found: str | None) -> tuple[Absent, ...]:
 
     For a lost table, only the table is returned.
     """
-    return _absent(_promised(product), product, expressions.entries(found))
+    return _absent(_promised_outline(product), product, expressions.entries(found))
 
 
 def extensions(found: str | None) -> dict[str, str]:
@@ -80,13 +80,13 @@ def _absent_of(entry: Entry, outline: frozenset[Entry], product: str) -> Absent:
     return Absent(plain, table, name, found, is_unique=kind == UNIQUE, is_needed=needed, is_final=final)
 
 
-def _promised(product: str) -> Outline:
+def _promised_outline(product: str) -> Outline:
     return _outline_of(product, scripts.folder(), scripts.head())
 
 
 @cache
 def _outline_of(product: str, _folder: Path, _newest: str) -> Outline:
-    promised = drift.promised(product)
+    promised = drift.promised_entries(product)
     entries = frozenset(
         (UNIQUE, *entry[1:]) if made.unique else entry
         for entry, made in promised.items()

@@ -26,7 +26,7 @@ from lastlight_state.backends.facts import Catalogue
 from lastlight_state.errors import StateError
 from lastlight_state.migrations import apply, mending, scripts
 from lastlight_state.migrations.adoption import fit
-from lastlight_state.migrations.failures import translated
+from lastlight_state.migrations.failures import translated_errors
 from lastlight_state.migrations.metadata import METADATA, declared_triggers, is_made_on, is_over_expressions
 from lastlight_state.migrations.records import SchemaState
 from lastlight_state.migrations.state import read_state
@@ -77,7 +77,7 @@ def act(backend: Backend, command: str, config: Config, run: Callable[[Connectio
     try:
         if command == _UPGRADES:
             with backend.migration(LOCK_SECONDS) as connection:
-                done = _upgraded(backend, connection, run)
+                done = _run_upgrade(backend, connection, run)
         elif command == _STAMPS:
             _stamp(backend, run)
         elif command == _MAKES_VERSION_TABLE:
@@ -91,7 +91,7 @@ def act(backend: Backend, command: str, config: Config, run: Callable[[Connectio
         _tell(config, backend, done)
 
 
-def _upgraded(backend: Backend, connection: Connection, run: Callable[[Connection], None]) -> tuple[str, ...]:
+def _run_upgrade(backend: Backend, connection: Connection, run: Callable[[Connection], None]) -> tuple[str, ...]:
     """Return a line for each revision that was applied, and for each part that was restored."""
     found = apply.version(connection)
     if found is None:
@@ -140,7 +140,7 @@ def _snapshot(backend: Backend) -> Iterator[Connection]:
     """Lend a read-only connection to the database."""
     with Checkout(Mode.SNAPSHOT, backend) as checkout:
         try:
-            with translated(backend):
+            with translated_errors(backend):
                 backend.enter(checkout)
                 connection = backend.connection(checkout)
                 connection.begin()
@@ -149,7 +149,7 @@ def _snapshot(backend: Backend) -> Iterator[Connection]:
             backend.rollback(checkout)
 
 
-def differing(shape: Catalogue, expected: Catalogue) -> list[str]:
+def difference_lines(shape: Catalogue, expected: Catalogue) -> list[str]:
     """Return one line for each object of the expected shape that is missing or different.
 
     Additional objects are ignored.
@@ -162,7 +162,7 @@ def _refuse_different(backend: Backend, state: SchemaState, shape: Catalogue, ex
 
     A comparison with the models would then mean nothing.
     """
-    lines = differing(shape, expected)
+    lines = difference_lines(shape, expected)
     if lines:
         listed = "".join(f"\n- {line}" for line in lines)
         helps = f"; {mending_of(backend, state)}" if state.absent else ""

@@ -12,7 +12,7 @@ from lastlight_state.lazy import Module
 from lastlight_state.migrations import collisions, drift, scripts
 from lastlight_state.migrations.records import DataStep, Plan, PlannedRevision, Rewrite, SchemaState
 from lastlight_state.migrations.runner import target_of
-from lastlight_state.migrations.state import qualified, read_state
+from lastlight_state.migrations.state import qualified_name, read_state
 from lastlight_state.migrations.verification import actual_revision
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
     if state.state == "unversioned":
         return _of_original(backend, state, target)
     if state.state not in ("empty", "behind"):
-        puts_back = () if quick else _mending(backend, state)
+        puts_back = () if quick else _mending_statements(backend, state)
         return Plan(state, (), backend.migration_lock, differences=lacks, mending=puts_back)
     in_the_way = collisions.lines(collisions.colliding_names(backend, state, target))
-    pending = () if in_the_way else _planned(backend, state.revision or "", target)
+    pending = () if in_the_way else _planned_revisions(backend, state.revision or "", target)
     return Plan(state, pending, backend.migration_lock, differences=in_the_way)
 
 
-def _mending(backend: Backend, state: SchemaState) -> tuple[str, ...]:
+def _mending_statements(backend: Backend, state: SchemaState) -> tuple[str, ...]:
     """Return the statements with which `migrate` restores lost parts. Return None if it would refuse to."""
     if not state.absent:
         return ()
@@ -62,10 +62,10 @@ def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:
     found = survey.read_survey(backend)
     if found is None or found.differences:
         return Plan(state, (), backend.migration_lock, differences=found.differences if found else ())
-    return Plan(state, _planned(backend, survey.FIRST, target), backend.migration_lock, found.adoption)
+    return Plan(state, _planned_revisions(backend, survey.FIRST, target), backend.migration_lock, found.adoption)
 
 
-def _planned(backend: Backend, found: str, target: str) -> tuple[PlannedRevision, ...]:
+def _planned_revisions(backend: Backend, found: str, target: str) -> tuple[PlannedRevision, ...]:
     """Return the revisions after ``found``, each with the number of rows that it would change."""
     steps = apply.data_steps()
     return tuple(
@@ -80,6 +80,6 @@ def _rewrites(backend: Backend, steps: Sequence[DataStep]) -> tuple[Rewrite, ...
 
 
 def _rewrite(backend: Backend, step: DataStep) -> Rewrite:
-    counted = backend.peek(step.plan.format(table=qualified(backend, step.table)))
+    counted = backend.peek(step.plan.format(table=qualified_name(backend, step.table)))
     rows, groups = (int(number) for number in counted[0]) if counted else (0, 0)
     return Rewrite(step.table, step.columns, step.what, rows, groups)

@@ -16,10 +16,10 @@ from lastlight_state.backends.host_connections import hold_migration_lock
 from lastlight_state.errors import InvalidValue, NotSupported
 from lastlight_state.lazy import Module
 from lastlight_state.migrations import collisions, scripts
-from lastlight_state.migrations.failures import translated
+from lastlight_state.migrations.failures import translated_errors
 from lastlight_state.migrations.records import MigrationResult, SchemaState
 from lastlight_state.migrations.state import read_state, word_for
-from lastlight_state.migrations.verification import lost, refuse, refuse_foreign, refuse_wrong
+from lastlight_state.migrations.verification import lost_version_error, refuse, refuse_foreign, refuse_wrong
 
 if TYPE_CHECKING:
     from lastlight_state.migrations import adoption, apply, mending, offline
@@ -52,7 +52,7 @@ def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECON
         if not state.absent:
             return MigrationResult(word_for(state.revision), state.revision, state.revision, ())
         refuse_wrong(backend, state)
-        with translated(backend), backend.migration(lock_timeout) as connection:
+        with translated_errors(backend), backend.migration(lock_timeout) as connection:
             return _apply(connection, target)
     if state.state == "unversioned":
         return _adopt(backend, target, lock_timeout)
@@ -60,7 +60,7 @@ def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECON
         refuse_wrong(backend, state)
     with (
         collisions.naming_collisions(backend, state, target),
-        translated(backend),
+        translated_errors(backend),
         backend.migration(lock_timeout) as connection,
     ):
         return _apply(connection, target)
@@ -82,7 +82,7 @@ def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECOND
     if state.revision is not None:
         refuse_wrong(backend, state)
     if state.absent:
-        return _mending(backend, state, lock_timeout)
+        return _mending_script(backend, state, lock_timeout)
     in_the_way = collisions.colliding_names(backend, state, target)
     if in_the_way:
         raise collisions.refusal(collisions.lines(in_the_way))
@@ -100,7 +100,7 @@ def stamp(
     target = target_of(to)
     found = read_state(backend).revision
     expected = None if force else stamping.blueprint(backend, target)
-    with translated(backend), backend.migration(lock_timeout) as connection:
+    with translated_errors(backend), backend.migration(lock_timeout) as connection:
         if expected is not None:
             stamping.compare(backend, connection, target, expected)
         apply.write_version(connection, target)
@@ -139,7 +139,7 @@ def _apply(connection: Connection, target: str) -> MigrationResult:
     return result if result.revisions else replace(result, mended=mending.put_back(connection, result.to_revision))
 
 
-def _mending(backend: Backend, state: SchemaState, lock_timeout: float) -> str:
+def _mending_script(backend: Backend, state: SchemaState, lock_timeout: float) -> str:
     mending.refuse_lost(state.absent)
     return backend.as_script(
         "\n\n".join(f"{one};" for one in mending.statements(backend.dialect, state.absent)), lock_timeout
@@ -147,10 +147,10 @@ def _mending(backend: Backend, state: SchemaState, lock_timeout: float) -> str:
 
 
 def _adopt(backend: Backend, target: str, lock_timeout: float) -> MigrationResult:
-    error = lost(backend)
+    error = lost_version_error(backend)
     if error is not None:
         raise error
-    with translated(backend):
-        promised = survey.promised(backend)
-    with translated(backend), backend.migration(lock_timeout, rebuilds=True) as connection:
+    with translated_errors(backend):
+        promised = survey.promised_shapes(backend)
+    with translated_errors(backend), backend.migration(lock_timeout, rebuilds=True) as connection:
         return adoption.adopt(backend, connection, target, promised)

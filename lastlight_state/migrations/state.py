@@ -10,7 +10,7 @@ import re
 from typing import Any, Literal
 
 from lastlight_state.backends.base import Backend
-from lastlight_state.backends.sql.expressions import quoted
+from lastlight_state.backends.sql.expressions import quote_name
 from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import outlines, scripts
@@ -44,8 +44,8 @@ _COPYING = "SELECT 1 FROM {receipts} WHERE kind = 'copy' AND state IN ('running'
 
 def read_state(backend: Backend) -> SchemaState:
     """Return the state of a database's schema. The database need not exist, and nothing is created."""
-    version = qualified(backend, VERSION_TABLE)
-    copying = _COPYING.format(receipts=qualified(backend, "maintenance_receipts"))
+    version = qualified_name(backend, VERSION_TABLE)
+    copying = _COPYING.format(receipts=qualified_name(backend, "maintenance_receipts"))
     outline = f"SELECT {outlines.outline_expression(backend.name, version)}"
     rows = backend.peek(f"SELECT version_num, EXISTS ({copying}) FROM {version}", outline)
     if rows is None:  # older than the receipts' tables, or no database
@@ -63,14 +63,14 @@ def word_for(revision: str) -> Literal["behind", "current", "ahead"]:
     return "behind" if revision < head else "ahead"
 
 
-def unreleased(revision: str | None) -> SchemaMismatch:
+def unreleased_error(revision: str | None) -> SchemaMismatch:
     """Return the error for a database at a revision that was never released."""
     return SchemaMismatch(f"the version table holds {revision!r}: {UNRELEASED}", code="unreleased")
 
 
-def qualified(backend: Backend, table: str) -> str:
+def qualified_name(backend: Backend, table: str) -> str:
     """Return the table's full name in SQL, including the schema with which the backend was opened."""
-    return f"{quoted(backend.schema)}.{quoted(table)}" if backend.schema else quoted(table)
+    return f"{quote_name(backend.schema)}.{quote_name(table)}" if backend.schema else quote_name(table)
 
 
 def _judge(backend: Backend, rows: list[tuple[Any, ...]], outline: str | None) -> SchemaState:
@@ -91,11 +91,13 @@ def _judge(backend: Backend, rows: list[tuple[Any, ...]], outline: str | None) -
 
 def _ahead(backend: Backend, revision: str, copying: bool) -> SchemaState:
     """Return the state of a newer schema. An older library may work on it unless the schema forbids it."""
-    found = backend.peek(f"SELECT value FROM {qualified(backend, 'lastlight_meta')} WHERE key = 'min_reader'")
+    found = backend.peek(f"SELECT value FROM {qualified_name(backend, 'lastlight_meta')} WHERE key = 'min_reader'")
     min_reader = str(found[0][0]) if found else None
     known = min_reader is None or min_reader <= scripts.head()
     return SchemaState("ahead" if known else "incompatible", revision, scripts.head(), min_reader, copying)
 
 
 def _has_tables(backend: Backend) -> bool:
-    return any(backend.peek(f"SELECT 1 FROM {qualified(backend, table)} LIMIT 0") is not None for table in SEED_TABLES)
+    return any(
+        backend.peek(f"SELECT 1 FROM {qualified_name(backend, table)} LIMIT 0") is not None for table in SEED_TABLES
+    )

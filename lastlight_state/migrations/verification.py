@@ -9,7 +9,7 @@ from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
 from lastlight_state.lazy import Module
 from lastlight_state.migrations import drift, scripts
 from lastlight_state.migrations.records import SchemaState
-from lastlight_state.migrations.state import read_state, unreleased
+from lastlight_state.migrations.state import read_state, unreleased_error
 
 if TYPE_CHECKING:
     from lastlight_state.migrations import adoption
@@ -51,7 +51,7 @@ def refuse(backend: Backend, state: SchemaState) -> None:
     if state.state == "incompatible":
         raise NewerSchema(found=state.revision or "", head=state.head, min_reader=state.min_reader or "")
     if state.state == "unreleased":
-        raise unreleased(state.revision)
+        raise unreleased_error(state.revision)
     if state.state == "foreign":
         found = actual_revision(backend, state)
         hint = f"the schema is that of revision {found}" if found else "if the tables are ours, a stamp corrects it"
@@ -70,7 +70,7 @@ def actual_revision(backend: Backend, state: SchemaState) -> str | None:
     Returns None if no revision fits, and for a database of the original program. Reads the version again, because
     another process may have migrated between the two reads.
     """
-    found = drift.recognised(backend)
+    found = drift.recognised_revision(backend)
     if found in (None, state.revision) or (state.state == "unversioned" and found == scripts.FIRST):
         return None
     return found if read_state(backend).revision == state.revision else None
@@ -88,7 +88,7 @@ def refuse_wrong(backend: Backend, state: SchemaState) -> None:
 
 def refuse_foreign(backend: Backend) -> None:
     """Raise an error for tables without a version, unless they are the original program's and `migrate` adopts them."""
-    error = lost(backend)
+    error = lost_version_error(backend)
     if error is not None:
         raise error
     found = survey.read_survey(backend)
@@ -114,7 +114,7 @@ def mending_of(backend: Backend, state: SchemaState) -> str:
     return state.remedy or f"to put back what is lost, run: {backend.command('migrate')}"
 
 
-def lost(backend: Backend) -> SchemaMismatch | None:
+def lost_version_error(backend: Backend) -> SchemaMismatch | None:
     """Return the error for a schema of ours, newer than the original program's, whose version is missing.
 
     Else return None.

@@ -65,9 +65,9 @@ def only_read(model: type[Base], add: str, change: str | None, remove: str | Non
     The other arguments are paths of the calls that write it, or None if there are none.
     """
     _CALLS[model] = {"add": _paths(add), "change": _paths(change), "remove": _paths(remove)}
-    event.listen(model, "before_insert", _refusing("add"))
+    event.listen(model, "before_insert", _refusal_listener("add"))
     event.listen(model, "before_update", _refuse_changes)
-    event.listen(model, "before_delete", _refusing("remove"))
+    event.listen(model, "before_delete", _refusal_listener("remove"))
 
 
 def calls_of(model: type[Base]) -> dict[Deed, tuple[str, ...]]:
@@ -75,7 +75,7 @@ def calls_of(model: type[Base]) -> dict[Deed, tuple[str, ...]]:
     return _CALLS[model]
 
 
-def _refusing(deed: Deed) -> Callable[[Mapper[Any], object, Base], None]:
+def _refusal_listener(deed: Deed) -> Callable[[Mapper[Any], object, Base], None]:
     def refuse(mapper: Mapper[Any], _connection: object, row: Base) -> None:
         _refuse(mapper.class_, deed, repr(row))
 

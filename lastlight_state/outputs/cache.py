@@ -18,7 +18,7 @@ from lastlight_state import codec
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Row, Statement, bind, columns_of, every_column_of, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, columns_of, every_column_of, statement_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import CorruptData, InvalidValue
 from lastlight_state.outputs import models
@@ -29,7 +29,7 @@ from lastlight_state.outputs.records import CachedOutput, CacheSummary, with_tab
 from lastlight_state.outputs.table import OutputTable
 from lastlight_state.outputs.values import data_from_json, instance_of
 
-_MOST = limits_of(CACHE)
+_LIMITS = limits_of(CACHE)
 
 M = TypeVar("M")
 
@@ -57,20 +57,20 @@ class CacheKey:
     agent_signature: str | None = None
 
 
-FIND = prepared(sa.select(*_HIT).where(_this_entry, _this_schema, ~_expired))
+FIND = statement_of(sa.select(*_HIT).where(_this_entry, _this_schema, ~_expired))
 
 
-def _ensuring() -> Statement:
+def _ensure_statement() -> Statement:
     """Store an entry; the first one wins, unless it has expired."""
     row = insert(CACHE).values({column.name: bind(column.name, column) for column in CACHE.c})
     replaced = {name: row.excluded[name] for name in ("source_run_id", "created_at", "expires_at", "payload")}
-    return prepared(
+    return statement_of(
         row.on_conflict_do_update(index_elements=[CACHE.c.cache_key], set_=replaced, where=_expired).returning(*_HIT)
     )
 
 
-ENSURE = _ensuring()
-GET = prepared(sa.select(*_HIT).where(_this_entry))
+ENSURE = _ensure_statement()
+GET = statement_of(sa.select(*_HIT).where(_this_entry))
 LIST = Listing(
     "output_cache",
     _SUMMARY,
@@ -80,7 +80,7 @@ LIST = Listing(
 )
 _CLEARED = {**_by_name, "expired": _expired}
 CLEAR = {
-    names: prepared(sa.delete(CACHE).where(*(_CLEARED[name] for name in sorted(names))))
+    names: statement_of(sa.delete(CACHE).where(*(_CLEARED[name] for name in sorted(names))))
     for names in (
         frozenset(chosen)
         for chosen in (
@@ -138,7 +138,7 @@ class Cache(Targeted):
             "schema_signature": table.signature,
             "model_digest": table.model_digest,
             "agent_signature": key.agent_signature,
-            "source_run_id": valid.optional("source_run_id", source_run_id, _MOST.source_run_id),
+            "source_run_id": valid.optional("source_run_id", source_run_id, _LIMITS.source_run_id),
             "created_at": now,
             "expires_at": None if ttl is None else _after(now, ttl),
             "payload": _text(content_for(table, value).json),
@@ -160,7 +160,7 @@ class Cache(Targeted):
         page_token: str | None = None,
     ) -> Page[CacheSummary]:
         """Return a page of cache entries without their payloads, newest first."""
-        given = _given(workflow_name=workflow_name, node_id=node_id, output_key=output_key)
+        given = _checked_filters(workflow_name=workflow_name, node_id=node_id, output_key=output_key)
         return self._page(LIST, given, limit, page_token)
 
     def clear(
@@ -170,7 +170,7 @@ class Cache(Targeted):
 
         At least one condition is required, for example ``which="expired"``.
         """
-        given = _given(workflow_name=workflow_name, node_id=node_id)
+        given = _checked_filters(workflow_name=workflow_name, node_id=node_id)
         if valid.word("which", which, models.WHICH) == "expired":
             given["expired"] = None
         if not given:
@@ -180,10 +180,10 @@ class Cache(Targeted):
 
 
 def _digest(key: Any, table: OutputTable[Any]) -> str:
-    checked = valid.group("key", key, CacheKey)
-    valid.identifier("workflow_name", checked.workflow_name, _MOST.workflow_name)
-    valid.identifier("node_id", checked.node_id, _MOST.node_id)
-    valid.optional("agent_signature", checked.agent_signature, _MOST.agent_signature)
+    checked = valid.argument_group("key", key, CacheKey)
+    valid.identifier("workflow_name", checked.workflow_name, _LIMITS.workflow_name)
+    valid.identifier("node_id", checked.node_id, _LIMITS.node_id)
+    valid.optional("agent_signature", checked.agent_signature, _LIMITS.agent_signature)
     codec.encode_bytes("basis", checked.basis, max_depth=models.ROW_DEPTH)
     return codec.digest(
         [
@@ -217,8 +217,8 @@ def _after(now: datetime, ttl: Any) -> datetime:
         raise InvalidValue("ttl", "must end before the year 10000") from None
 
 
-def _given(**filters: Any) -> Row:
-    return {name: valid.sought(name, value) for name, value in filters.items() if value is not None}
+def _checked_filters(**filters: Any) -> Row:
+    return {name: valid.lookup_text(name, value) for name, value in filters.items() if value is not None}
 
 
 def _text(payload: Any) -> str:

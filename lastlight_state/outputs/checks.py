@@ -13,7 +13,7 @@ from lastlight_state.outputs import models
 from lastlight_state.outputs.models import HISTORY
 from lastlight_state.outputs.shapes import OutputColumn
 from lastlight_state.outputs.table import OutputTable
-from lastlight_state.outputs.values import Content, checked, content_of, sized
+from lastlight_state.outputs.values import Content, build_content, content_of, convert_value
 
 # Values for tables: validated by the model, or by the table's own columns if a caller-made table has no model.
 
@@ -40,7 +40,7 @@ def _by_columns(table: OutputTable[Any], value: Any) -> Content:
     for column in table.domain:
         _refuse_missing(table, column, value)
     data = {column.field: _value(table, column, value) for column in table.domain}
-    content = sized(table.domain, table.is_payload, data, table.max_bytes)
+    content = build_content(table.domain, table.is_payload, data, table.max_bytes)
     row = {column.name: _parameter(table, column, data[column.field]) for column in table.domain}
     return Content(content.data, content.json, row)
 
@@ -53,7 +53,7 @@ def _refuse_missing(table: OutputTable[Any], column: OutputColumn, value: Mappin
 
 def _value(table: OutputTable[Any], column: OutputColumn, value: Mapping[Any, Any]) -> Any:
     given = value.get(column.field, _default(table.table.c[column.name]))
-    return checked(f"value.{column.field}", column.type, given)
+    return convert_value(f"value.{column.field}", column.type, given)
 
 
 def _default(column: Any) -> Any:
@@ -73,7 +73,7 @@ def _parameter(table: OutputTable[Any], column: OutputColumn, value: Any) -> Any
 
 
 #: Limits of the keys of output tables, which are those of their history, and of reasons, also those of inputs.
-_MOST = limits_of(HISTORY)
+_LIMITS = limits_of(HISTORY)
 
 
 class Place(TypedDict):
@@ -86,30 +86,30 @@ class Place(TypedDict):
 
 def run_id(value: Any) -> str:
     """Check a run id for writing, and return it."""
-    return valid.identifier("run_id", value, _MOST.run_id)
+    return valid.identifier("run_id", value, _LIMITS.run_id)
 
 
 def place(run: Any, node_id: Any, iteration: Any) -> Place:
     """Check the key of a row for writing, and return it."""
     return {
-        "run_id": valid.identifier("run_id", run, _MOST.run_id),
-        "node_id": valid.identifier("node_id", node_id, _MOST.node_id),
+        "run_id": valid.identifier("run_id", run, _LIMITS.run_id),
+        "node_id": valid.identifier("node_id", node_id, _LIMITS.node_id),
         "iteration": valid.number("iteration", iteration, most=models.LAST_ITERATION),
     }
 
 
-def sought(run: Any, node_id: Any, iteration: Any) -> Place:
+def lookup_place(run: Any, node_id: Any, iteration: Any) -> Place:
     """Check the key of a row for a lookup, and return it."""
     return {
-        "run_id": valid.sought("run_id", run),
-        "node_id": valid.sought("node_id", node_id),
+        "run_id": valid.lookup_text("run_id", run),
+        "node_id": valid.lookup_text("node_id", node_id),
         "iteration": valid.number("iteration", iteration),
     }
 
 
 def reason(value: Any) -> str:
     """Check the reason of a change, and return it. Raises `InvalidValue` for a blank text."""
-    text = valid.content("reason", value, _MOST.reason)
+    text = valid.content("reason", value, _LIMITS.reason)
     if not text.strip():
         raise InvalidValue("reason", "must not be blank: say why")
     return text

@@ -73,14 +73,14 @@ def signature(table_name: str, columns: Iterable[SignedColumn]) -> str:
 
 def model_digest(json_schema: Mapping[str, Any]) -> str:
     """Return the SHA-256 digest of a JSON Schema. Documentation and the order of fields do not change the digest."""
-    plain = json.dumps(_validating(json_schema), sort_keys=True, separators=(",", ":"))
+    plain = json.dumps(_bare_schema(json_schema), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(plain.encode()).hexdigest()
 
 
-def _validating(schema: Any) -> Any:
+def _bare_schema(schema: Any) -> Any:
     """Return the schema without titles, descriptions and examples."""
     if isinstance(schema, list):
-        return [_validating(part) for part in schema]
+        return [_bare_schema(part) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
     return {word: _part(word, part) for word, part in schema.items() if word not in _DOCUMENTING}
@@ -92,13 +92,13 @@ def _part(word: str, part: Any) -> Any:
     if word == "required":
         return sorted(part)
     if word in _NAMING:
-        return {name: _validating(schema) for name, schema in part.items()}
-    return _validating(part)
+        return {name: _bare_schema(schema) for name, schema in part.items()}
+    return _bare_schema(part)
 
 
 # From keys and field names to names of tables and columns, and the reserved names.
 
-_MOST = limits_of(REGISTRY)
+_LIMITS = limits_of(REGISTRY)
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _TABLE = re.compile(r"[a-z][a-z0-9_]*")
@@ -123,8 +123,8 @@ def snake_case(name: str) -> str:
 
 def key(value: Any) -> str:
     """Check a schema key, and return it: an ASCII letter, then letters, digits and underscores, up to 48 characters."""
-    if type(value) is not str or not _KEY.fullmatch(value) or len(value) > _MOST.key:
-        raise InvalidValue("key", f"must be 1 to {_MOST.key} ASCII letters, digits or underscores, a letter first")
+    if type(value) is not str or not _KEY.fullmatch(value) or len(value) > _LIMITS.key:
+        raise InvalidValue("key", f"must be 1 to {_LIMITS.key} ASCII letters, digits or underscores, a letter first")
     if value in _INPUT_KEYS:
         raise ReservedName("key", f"{value!r} means the run's input: name the output otherwise")
     return value
@@ -132,9 +132,9 @@ def key(value: Any) -> str:
 
 def table_name(where: str, value: Any) -> str:
     """Check a table name, and return it: lower-case ASCII letters, digits and underscores, at most 48 characters."""
-    if type(value) is not str or not _TABLE.fullmatch(value) or len(value) > _MOST.table_name:
+    if type(value) is not str or not _TABLE.fullmatch(value) or len(value) > _LIMITS.table_name:
         raise InvalidValue(
-            where, f"must be 1 to {_MOST.table_name} small ASCII letters, digits or underscores, a letter first"
+            where, f"must be 1 to {_LIMITS.table_name} small ASCII letters, digits or underscores, a letter first"
         )
     return value
 
@@ -193,7 +193,7 @@ _REFUSED: tuple[tuple[tuple[type, ...], str], ...] = (
 )
 
 
-def peeled(annotation: Any) -> tuple[Any, bool]:
+def peel_annotation(annotation: Any) -> tuple[Any, bool]:
     """Return the annotation without Optional, ``Annotated`` and aliases, and True if it admits None."""
     nullable = False
     while True:
@@ -214,12 +214,12 @@ def peeled(annotation: Any) -> tuple[Any, bool]:
 
 def token_of(annotation: Any) -> Token:
     """Return the column token of a field's annotation."""
-    kind, _ = peeled(annotation)
+    kind, _ = peel_annotation(annotation)
     origin = get_origin(kind)
     if origin is Literal:
         return _of_values(get_args(kind))
     if origin in (Union, types.UnionType):
-        return "real" if {peeled(part)[0] for part in get_args(kind)} == {int, float} else "json"
+        return "real" if {peel_annotation(part)[0] for part in get_args(kind)} == {int, float} else "json"
     if kind in _AWARE:
         return "timestamp"
     if kind is NaiveDatetime:
@@ -274,7 +274,7 @@ def _parts(annotation: Any, seen: set[int]) -> Iterator[Any]:
     """Yield the annotation and all types inside it, each once, with metadata and the fields of models."""
     if get_origin(annotation) is Annotated:
         yield from annotation.__metadata__
-    kind, _ = peeled(annotation)
+    kind, _ = peel_annotation(annotation)
     if id(kind) in seen:
         return
     seen.add(id(kind))

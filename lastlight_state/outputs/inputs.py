@@ -19,7 +19,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Row, Statement, bind, columns_of, every_column_of, number, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, columns_of, every_column_of, number, statement_of
 from lastlight_state.db.runs import of_known_run
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import AlreadyExists, InvalidValue, StaleVersion
@@ -28,7 +28,7 @@ from lastlight_state.outputs.column_types import has_sets
 from lastlight_state.outputs.models import INPUTS
 from lastlight_state.outputs.records import RunInput, RunInputSummary
 from lastlight_state.outputs.shapes import adapter_of
-from lastlight_state.outputs.strict import refuse_unordered, written
+from lastlight_state.outputs.strict import dump_strictly, refuse_unordered
 from lastlight_state.outputs.values import bare, invalid
 
 # Inputs that another program kept in typed columns, which lose some of the arguments.
@@ -40,7 +40,7 @@ from lastlight_state.outputs.values import bare, invalid
 REASON = "imported.columns"
 
 
-def folded(payload: Mapping[str, Any]) -> bytes:
+def folded_values(payload: Mapping[str, Any]) -> bytes:
     """Return the values that typed columns would store for a payload, as canonical bytes."""
     cells = {name.replace("_", "").lower(): _cell(value) for name, value in payload.items()}
     return codec.canonical({name: value for name, value in cells.items() if value is not None})
@@ -59,7 +59,7 @@ def _cell(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
-_MOST = limits_of(INPUTS)
+_LIMITS = limits_of(INPUTS)
 
 FULL = every_column_of(RunInput, INPUTS, hidden={"given"})
 _SUMMARY = columns_of(RunInputSummary, INPUTS)
@@ -68,14 +68,14 @@ _this_one = INPUTS.c.revision == bind("revision", INPUTS.c.revision)
 _WRITTEN = ("run_id", "revision", "created_at", "created_by", "reason", "payload", "given")
 
 
-def _adding(*conditions: sa.ColumnElement[bool]) -> Statement[RunInput]:
+def _add_statement(*conditions: sa.ColumnElement[bool]) -> Statement[RunInput]:
     """Store a revision that is not there."""
     there = INPUTS.alias()
     same = sa.and_(
         there.c.run_id == bind("run_id", INPUTS.c.run_id), there.c.revision == bind("revision", INPUTS.c.revision)
     )
     row = sa.select(*(bind(name, INPUTS.c[name]) for name in _WRITTEN)).where(~sa.exists().where(same), *conditions)
-    return prepared(insert(INPUTS).from_select(_WRITTEN, row).on_conflict_do_nothing().returning(*FULL), RunInput)
+    return statement_of(insert(INPUTS).from_select(_WRITTEN, row).on_conflict_do_nothing().returning(*FULL), RunInput)
 
 
 def _after_expected() -> sa.ColumnElement[bool]:
@@ -86,11 +86,11 @@ def _after_expected() -> sa.ColumnElement[bool]:
     )
 
 
-ADD = _adding()
-OVERRIDE = _adding(_after_expected())
-CURRENT = prepared(sa.select(*FULL).where(_of_run).order_by(INPUTS.c.revision.desc()).limit(number(1)), RunInput)
-REVISION = prepared(sa.select(*FULL).where(_of_run, _this_one), RunInput)
-EVERY = prepared(sa.select(*INPUTS.c).where(_of_run).order_by(INPUTS.c.revision))
+ADD = _add_statement()
+OVERRIDE = _add_statement(_after_expected())
+CURRENT = statement_of(sa.select(*FULL).where(_of_run).order_by(INPUTS.c.revision.desc()).limit(number(1)), RunInput)
+REVISION = statement_of(sa.select(*FULL).where(_of_run, _this_one), RunInput)
+EVERY = statement_of(sa.select(*INPUTS.c).where(_of_run).order_by(INPUTS.c.revision))
 LIST = Listing("run_inputs", _SUMMARY, order=(INPUTS.c.revision,), filters={"run_id": _of_run}, row=RunInputSummary)
 
 
@@ -127,7 +127,7 @@ class Inputs(Repository):
         MiB, and `NotFound` for an unknown run.
         """
         row: InputDraft = {**self._row(run_id, payload, model, created_by), "revision": 0, "reason": None}
-        stored = of_known_run(run_id, lambda: self._changed(ADD, row, repeatable=True))
+        stored = of_known_run(run_id, lambda: self._change_row(ADD, row, repeatable=True))
         return stored if stored is not None else self._found_again(run_id, payload, row)
 
     def override(
@@ -149,7 +149,7 @@ class Inputs(Repository):
         expected = valid.number("expected_revision", expected_revision, most=models.LAST_ITERATION)
         row: InputDraft = {**given, "revision": expected + 1, "reason": why}
         values = {**row, "expected": expected}
-        stored = of_known_run(run_id, lambda: self._changed(OVERRIDE, values))
+        stored = of_known_run(run_id, lambda: self._change_row(OVERRIDE, values))
         if stored is not None:
             return stored
         found = self.get(run_id)
@@ -160,7 +160,7 @@ class Inputs(Repository):
         if revision is None:
             found = self.find(run_id)
         else:
-            values = {"run_id": valid.sought("run_id", run_id), "revision": valid.number("revision", revision)}
+            values = {"run_id": valid.lookup_text("run_id", run_id), "revision": valid.number("revision", revision)}
             found = self._find(REVISION, values)
         if found is None:
             raise valid.not_found(models.INPUT_KIND, run_id)
@@ -168,25 +168,25 @@ class Inputs(Repository):
 
     def find(self, run_id: str) -> RunInput | None:
         """Return the input in force, or None."""
-        return self._find(CURRENT, {"run_id": valid.sought("run_id", run_id)})
+        return self._find(CURRENT, {"run_id": valid.lookup_text("run_id", run_id)})
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[RunInputSummary]:
         """Return a page of the revisions of a run's input, newest first, without payloads."""
-        given = {"run_id": valid.sought("run_id", run_id)}
+        given = {"run_id": valid.lookup_text("run_id", run_id)}
         return self._page(LIST, given, limit, page_token)
 
     def _row(self, run_id: Any, payload: Any, model: Any, created_by: Any) -> NewInput:
         given = payload if model is None else bare(payload)
-        stored = given if model is None else _validated(model, given, by_alias=not _is_made_by(model, payload))
+        stored = given if model is None else _validate_payload(model, given, by_alias=not _is_made_by(model, payload))
         if not isinstance(stored, Mapping):
             raise InvalidValue("payload", f"must be an object, or given with its model, not {type(stored).__name__}")
-        text = codec.encode("payload", dict(stored), max_bytes=_MOST.payload)
+        text = codec.encode("payload", dict(stored), max_bytes=_LIMITS.payload)
         return {
             "run_id": checks.run_id(run_id),
             "created_at": self._now(),
-            "created_by": valid.optional("created_by", created_by, _MOST.created_by),
+            "created_by": valid.optional("created_by", created_by, _LIMITS.created_by),
             "payload": text,
-            "given": _changed(given, text),
+            "given": _changed_payload(given, text),
         }
 
     def _found_again(self, run_id: str, payload: Any, row: InputDraft) -> RunInput:
@@ -208,8 +208,8 @@ class Inputs(Repository):
 def _as_columns(row: InputDraft, revision: Row) -> bool:
     """Return whether a revision of typed columns says the same as a payload, as passed or as stored."""
     asked = [codec.decode(text) for text in (row["payload"], row["given"]) if text is not None]
-    held = folded(revision["payload"])
-    return any(isinstance(one, dict) and folded(one) == held for one in asked)
+    held = folded_values(revision["payload"])
+    return any(isinstance(one, dict) and folded_values(one) == held for one in asked)
 
 
 def _is_made_by(model: type[BaseModel], payload: Any) -> bool:
@@ -217,23 +217,23 @@ def _is_made_by(model: type[BaseModel], payload: Any) -> bool:
     return isinstance(payload, BaseModel) and isinstance(payload, model)
 
 
-def _validated(model: type[BaseModel], given: Any, *, by_alias: bool) -> Any:
+def _validate_payload(model: type[BaseModel], given: Any, *, by_alias: bool) -> Any:
     adapter = adapter_of(model)
     try:
         instance = adapter.validate_python(given, by_alias=by_alias, by_name=True)
     except ValidationError as error:
         raise invalid(error, where="payload") from None
     refuse_unordered("payload", given, adapter, instance)
-    return written("payload", adapter, instance, has_sets=has_sets(model), is_open=True)
+    return dump_strictly("payload", adapter, instance, has_sets=has_sets(model), is_open=True)
 
 
-def _changed(given: Any, text: str) -> str | None:
+def _changed_payload(given: Any, text: str) -> str | None:
     """Return the passed payload as JSON text if validation has changed the payload, else None.
 
     Also returns None for a payload that JSON cannot express.
     """
     try:
-        passed = codec.encode("payload", given, max_bytes=_MOST.given)
+        passed = codec.encode("payload", given, max_bytes=_LIMITS.given)
     except InvalidValue:
         return None
     return None if _canonical(codec.decode(passed)) == _canonical(codec.decode(text)) else passed

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.db.runs import run_id_column
 from lastlight_state.db.schema.base import Base, table_of
-from lastlight_state.db.schema.declarations import KIB, MIB, described, json_column, text_column
+from lastlight_state.db.schema.declarations import KIB, MIB, describe_table, json_column, text_column
 from lastlight_state.db.schema.guards import Key, append_only, declare, no_replacement, no_replacing_insert, no_update
 from lastlight_state.db.schema.indexes import where
 from lastlight_state.db.valid import words
@@ -69,7 +69,7 @@ class RunInputModel(Base):
     """A revision of a run's input. The highest revision is the current input."""
 
     __tablename__ = "run_inputs"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "what each run was started with; the highest revision is in force", pruned_as=("runs",), erased="with_run"
     )
 
@@ -86,7 +86,7 @@ class OutputTableModel(Base):
     """The registry of output tables: the key, name and columns of each."""
 
     __tablename__ = "output_tables"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "the registry of output tables, with their columns and signatures",
         kept="one row for each output table; the rows of those tables go with their run",
     )
@@ -106,7 +106,7 @@ class OutputHistoryModel(Base):
     """A former row of an output table, which was replaced or withdrawn."""
 
     __tablename__ = "output_history"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "rows that left output tables, replaced or withdrawn, numbered from 0 for each key",
         pruned_as=("runs",),
         erased="with_run",
@@ -129,7 +129,7 @@ class OutputCacheModel(Base):
     """A cached result, which may be reused while its schema stays the same."""
 
     __tablename__ = "output_cache"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "results that may be used again while their schema is the same",
         pruned_as=("cache",),
         stays="derived data, found by its key: a prune of the cache removes it",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lastlight_state.backends.waiting import shortened, within
+from lastlight_state.backends.waiting import shorter_wait, within
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.units.unit import Unit
@@ -33,16 +33,18 @@ class Query(Repository):
         statement that returns rows. Raises `MisuseError` in a transaction that writes: use its ``connection``.
         """
         most = valid.number("limit", limit, least=1, most=models.QUERY_ROWS)
-        return self._asked(sql, params, most, timeout, plan=False)
+        return self._run_query(sql, params, most, timeout, plan=False)
 
     def explain(self, sql: str, params: Mapping[str, Any] | None = None, *, timeout: float = 5.0) -> QueryRows:
         """Return the database's own plan of how it would execute a statement.
 
         The statement is not run. Errors as in `rows`.
         """
-        return self._asked(sql, params, models.QUERY_ROWS, timeout, plan=True)
+        return self._run_query(sql, params, models.QUERY_ROWS, timeout, plan=True)
 
-    def _asked(self, sql: str, params: Mapping[str, Any] | None, most: int, timeout: float, *, plan: bool) -> QueryRows:
+    def _run_query(
+        self, sql: str, params: Mapping[str, Any] | None, most: int, timeout: float, *, plan: bool
+    ) -> QueryRows:
         text = valid.content("sql", sql, models.QUERY)
         if not text.strip():
             raise InvalidValue("sql", "must be one statement, not empty")
@@ -52,7 +54,7 @@ class Query(Repository):
 
         def ask(unit: Unit) -> QueryRows:
             columns, found = unit.backend.ask(
-                unit.checkout, text, dict(params or {}), limit=most + 1, timeout=_left(seconds), plan=plan
+                unit.checkout, text, dict(params or {}), limit=most + 1, timeout=_seconds_left(seconds), plan=plan
             )
             kept = tuple(tuple(row) for row in found[:most])
             return QueryRows(columns=tuple(columns), rows=kept, truncated=len(found) > most)
@@ -60,12 +62,12 @@ class Query(Repository):
         return within(seconds, lambda: self._viewing(ask))
 
 
-def _left(seconds: float) -> float:
+def _seconds_left(seconds: float) -> float:
     """Return the seconds left of the timeout, rounded to milliseconds.
 
     If nothing was waited for, return all of them.
     """
-    left = shortened(seconds)
+    left = shorter_wait(seconds)
     return seconds if left is None or seconds - left < _NO_WAIT else max(round(left, 3), 0.001)
 
 

@@ -18,9 +18,9 @@ from pydantic_core import PydanticUndefined
 from lastlight_state import codec
 from lastlight_state.errors import InvalidValue
 from lastlight_state.outputs import column_types, models
-from lastlight_state.outputs.column_types import has_sets, model_digest, peeled, refuse_unstorable, token_of
+from lastlight_state.outputs.column_types import has_sets, model_digest, peel_annotation, refuse_unstorable, token_of
 from lastlight_state.outputs.models import Kind, Token
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def shape_of(model: Any) -> Shape:
         adapter=adapter_of(model),
         json_schema=schema,
         model_digest=model_digest(schema),
-        optional=frozenset(name for name, found in fields.items() if peeled(found.annotation)[1]),
+        optional=frozenset(name for name, found in fields.items() if peel_annotation(found.annotation)[1]),
         has_sets=has_sets(model),
         comments={
             column_types.snake_case(name): found.description for name, found in fields.items() if found.description
@@ -105,22 +105,22 @@ def schema_text(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, ensure_ascii=False, indent=2)
 
 
-def described(shape: Shape) -> list[dict[str, Any]]:
+def field_descriptions(shape: Shape) -> list[dict[str, Any]]:
     """Return a description of each field for people, in declared order."""
     if not shape.holds_model:
         return [_field_facts(models.PAYLOAD, shape.columns[0], None, shape.json_schema)]
     schema = TypeAdapter(shape.model).json_schema(by_alias=False, schema_generator=_Schemas)
     parts = schema.get("$defs", {})
-    properties = _resolved(schema, parts).get("properties", {})
+    properties = _resolved_schema(schema, parts).get("properties", {})
     fields = shape.model.model_fields
     return [
-        _field_facts(name, column, fields[name], _resolved(properties.get(name, {}), parts))
+        _field_facts(name, column, fields[name], _resolved_schema(properties.get(name, {}), parts))
         for column in shape.columns
         for name in [str(column.field)]
     ]
 
 
-def _resolved(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
+def _resolved_schema(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema with its references resolved, and without the alternative ``null``."""
     while True:
         rest = dict(schema)
@@ -232,7 +232,7 @@ def adapter_of(model: Any) -> TypeAdapter[Any]:
 
 
 def _name(model: Any) -> str:
-    return getattr(model, "__name__", None) or shown(model)
+    return getattr(model, "__name__", None) or repr_of(model)
 
 
 def _field_facts(name: str, column: OutputColumn, found: FieldInfo | None, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def _field_facts(name: str, column: OutputColumn, found: FieldInfo | None, schem
         "type": kind if isinstance(kind, str) else "unknown",
         "token": column.type,
         "required": found.is_required() if found is not None else True,
-        "nullable": peeled(found.annotation)[1] if found is not None else True,
+        "nullable": peel_annotation(found.annotation)[1] if found is not None else True,
         "default": None if found is None or found.default is PydanticUndefined else schema.get("default"),
         "description": schema.get("description"),
         "enum": None if values is None else tuple(values),

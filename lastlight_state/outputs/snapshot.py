@@ -50,7 +50,7 @@ class RegistrySnapshot:
 
     def __init__(self, stamps: tuple[Any, ...] = ()) -> None:
         self.stamps = stamps
-        self.registered = tuple(map(_registered, stamps))
+        self.registered = tuple(map(_read_stamp, stamps))
         #: Handles with every column in the registry, whatever this process has defined.
         self.handles = tuple(found.handle() for found in self.registered)
 
@@ -70,7 +70,7 @@ class RegistryCache:
         return kept[1]
 
 
-def _registered(stamp: tuple[Any, ...]) -> Registered:
+def _read_stamp(stamp: tuple[Any, ...]) -> Registered:
     row = dict(zip(STAMP, stamp, strict=True))
     times = {name: parse_time(codec.decode(row[name])) for name in _TIMES}
     values: Any = {**row, **times, "columns": codec.decode(row["columns"])}
@@ -88,7 +88,7 @@ def input_of(texts: Sequence[Any]) -> RunInput:
 def row_of(table: OutputTable[Any], texts: Sequence[Any]) -> Row:
     """Convert a list of texts to the row that it represents. Raises `CorruptData` for a text that cannot be parsed."""
     row: Row = {}
-    for (name, token), text in zip(statements_of(table).shown, texts, strict=True):
+    for (name, token), text in zip(statements_of(table).shown_columns, texts, strict=True):
         try:
             row[name] = None if text is None else _READ[token](text)
         except UNREADABLE as error:
@@ -139,25 +139,25 @@ def _statement(seen: RegistrySnapshot, wanted: frozenset[str] | None) -> Stateme
     """Return the statement that brings the registry, the input, and the rows of the tables that are asked for."""
     shape = seen, wanted
     found: Statement[Pack] = SHAPES.get(shape) or SHAPES.put(
-        shape, Shaped(shape, partial(_compiled, seen, wanted), row=tuple)
+        shape, Shaped(shape, partial(_compile_packs, seen, wanted), row=tuple)
     )
     return found
 
 
-def _compiled(seen: RegistrySnapshot, wanted: frozenset[str] | None, backend: Backend) -> Compiled:
+def _compile_packs(seen: RegistrySnapshot, wanted: frozenset[str] | None, backend: Backend) -> Compiled:
     current = inputs.CURRENT.element.subquery()  # type: ignore[attr-defined]
     parts = [
-        _packed(backend, REGISTRY_ROWS, [REGISTRY.c[name] for name in STAMP]),
-        _packed(backend, INPUT_ROWS, list(current.c)),
+        _pack_select(backend, REGISTRY_ROWS, [REGISTRY.c[name] for name in STAMP]),
+        _pack_select(backend, INPUT_ROWS, list(current.c)),
     ]
     for i, table in enumerate(seen.handles):
         if wanted is None or table.key in wanted:
-            parts.append(_packed(backend, i, list(statements_of(table).of_run.subquery().c)))
+            parts.append(_pack_select(backend, i, list(statements_of(table).of_run.subquery().c)))
     return Compiled(within_the_limit(sa.union_all(*parts).cte("packs")), backend)
 
 
-def _packed(backend: Backend, source: int, columns: Sequence[Any]) -> sa.Select[Any]:
-    packed = backend.packed(columns)
+def _pack_select(backend: Backend, source: int, columns: Sequence[Any]) -> sa.Select[Any]:
+    packed = backend.pack_columns(columns)
     assert packed is not None  # noqa: S101 - asked before
     of = sa.literal_column(str(source), sa.Integer).label("source")
     return sa.select(of, packed.label("data"), backend.packed_size(packed).label("size"))
@@ -187,10 +187,10 @@ class Snapshot(Targeted):
         `SchemaMismatch` for a registered table that was dropped. Raises `PayloadTooLarge`, naming the largest table, if
         all rows together exceed ``max_bytes``.
         """
-        sought = valid.sought("run_id", run_id)
+        sought = valid.lookup_text("run_id", run_id)
         limit = valid.number("max_bytes", max_bytes, least=1)
         wanted = None if targets is None else frozenset(self._target(target).key for target in _several(targets))
-        load = self._one_by_one if self._backend.packed([REGISTRY.c.key]) is None else self._at_once
+        load = self._one_by_one if self._backend.pack_columns([REGISTRY.c.key]) is None else self._at_once
         given, tables, found = load(sought, wanted, limit)
         return RunSnapshot(run_id, given, _by_both_names(tables, found))
 
@@ -219,14 +219,14 @@ class Snapshot(Targeted):
             packs = self._meeting_gone(partial(self._packs, statement, run_id, limit), seen.handles)
             stamps = tuple(tuple(data) for source, data, _ in packs if source == REGISTRY_ROWS)
             if stamps == seen.stamps:
-                return self._unpacked(packs, seen, wanted, limit)
+                return self._unpack(packs, seen, wanted, limit)
             known.latest = RegistrySnapshot(stamps)
         raise LostRace(f"output tables were registered {_ATTEMPTS} times while the snapshot was read")
 
     def _packs(self, statement: Statement[Pack], run_id: str, limit: int) -> list[Pack]:
         return self._reading(lambda unit: unit.rows(statement, {"run_id": run_id, "max_bytes": limit}))
 
-    def _unpacked(
+    def _unpack(
         self, packs: Sequence[Pack], seen: RegistrySnapshot, wanted: frozenset[str] | None, limit: int
     ) -> tuple[RunInput | None, list[OutputTable[Any]], Found]:
         _refuse_large(limit, sizes_of(packs, seen))
@@ -238,7 +238,7 @@ class Snapshot(Targeted):
                 row = row_of(seen.handles[source], data)
                 rows_of.setdefault(source, []).append(results.output(tables[source], row))
         shown = [table for table in tables if wanted is None or table.key in wanted]
-        return given, shown, {table.key: _ordered(rows_of.get(i, ())) for i, table in enumerate(tables)}
+        return given, shown, {table.key: _sort_outputs(rows_of.get(i, ())) for i, table in enumerate(tables)}
 
     def _handles(self, registered: Sequence[Registered], wanted: frozenset[str] | None) -> list[OutputTable[Any]]:
         """Return the handles of registered tables: the defined ones of this store, and untyped ones for all others.
@@ -279,10 +279,10 @@ def _several(targets: Any) -> Iterable[Any]:
 
 def _rows_of(unit: Unit, table: OutputTable[Any], run_id: str) -> tuple[Output[Any], ...]:
     found = unit.rows(statements_of(table).in_run, {"run_id": run_id})
-    return _ordered([results.output(table, row) for row in found])
+    return _sort_outputs([results.output(table, row) for row in found])
 
 
-def _ordered(found: Iterable[Output[Any]]) -> tuple[Output[Any], ...]:
+def _sort_outputs(found: Iterable[Output[Any]]) -> tuple[Output[Any], ...]:
     return tuple(sorted(found, key=lambda row: (row.node_id, row.iteration)))
 
 

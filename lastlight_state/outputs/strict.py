@@ -21,7 +21,7 @@ _JSON_SCALARS = (str, int, float, type(None))
 _NO_TEXT = (bytes, bytearray, memoryview)
 
 
-def written(where: str, adapter: TypeAdapter[Any], instance: Any, *, has_sets: bool, is_open: bool) -> Any:
+def dump_strictly(where: str, adapter: TypeAdapter[Any], instance: Any, *, has_sets: bool, is_open: bool) -> Any:
     """Return the instance as JSON by field name. If ``has_sets`` is True, sets are written in a fixed order.
 
     ``is_open`` is True if the instance may hold values that its types do not describe. Raises `InvalidValue` with the

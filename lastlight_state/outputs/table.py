@@ -15,7 +15,7 @@ from lastlight_state.errors import MisuseError
 from lastlight_state.outputs import models
 from lastlight_state.outputs.column_types import TYPES
 from lastlight_state.outputs.models import Kind
-from lastlight_state.outputs.shapes import OutputColumn, Shape, described, schema_text
+from lastlight_state.outputs.shapes import OutputColumn, Shape, field_descriptions, schema_text
 
 M = TypeVar("M")
 
@@ -85,7 +85,7 @@ class OutputTable(Generic[M]):
         A description has name, column, type, required, nullable, default, description and enum values. The type of a
         field without a simple type is ``unknown``, with a ``warning``.
         """
-        return described(self._known_shape())
+        return field_descriptions(self._known_shape())
 
     def _known_shape(self) -> Shape:
         if self.shape is None:

@@ -21,7 +21,7 @@ from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.outputs import models
 from lastlight_state.outputs.shapes import OutputColumn, Shape
-from lastlight_state.outputs.strict import refuse_unordered, written
+from lastlight_state.outputs.strict import dump_strictly, refuse_unordered
 
 _WHERE = "value"
 _SMALLEST, _GREATEST = -(2**63), 2**63 - 1
@@ -59,18 +59,18 @@ def content_of(shape: Shape, value: Any, max_bytes: int) -> Content:
 
     Raises `InvalidValue` with ``issues``, and `PayloadTooLarge` naming the largest field.
     """
-    instance = validated(shape, value)
-    dumped = _dumped(shape, instance)
+    instance = validate_value(shape, value)
+    dumped = _dump_instance(shape, instance)
     data = {
         column.field: found
         if (found := dumped[column.field]).__class__ is _AS_THEY_ARE.get(column.type)
         else _read(column, instance, found)
         for column in shape.columns
     }
-    return sized(shape.columns, shape.kind == "payload", data, max_bytes)
+    return build_content(shape.columns, shape.kind == "payload", data, max_bytes)
 
 
-def validated(shape: Shape, value: Any) -> Any:
+def validate_value(shape: Shape, value: Any) -> Any:
     """Return a value as an instance of the model. If it is an instance already, its fields are validated again."""
     given = bare(value)
     aliases = not (shape.holds_model and isinstance(value, shape.model))
@@ -199,9 +199,9 @@ def _bare(value: Any) -> Any:
     return value
 
 
-def _dumped(shape: Shape, instance: Any) -> Any:
+def _dump_instance(shape: Shape, instance: Any) -> Any:
     """Return the instance as JSON by field name. A payload without a model is put under ``payload``."""
-    dumped = written(_WHERE, shape.adapter, instance, has_sets=shape.has_sets, is_open=shape.has_json)
+    dumped = dump_strictly(_WHERE, shape.adapter, instance, has_sets=shape.has_sets, is_open=shape.has_json)
     if shape.kind == "payload" and not shape.holds_model:
         return {models.PAYLOAD: dumped}
     if dumped.__class__ is not dict or not shape.fields <= dumped.keys():
@@ -220,10 +220,10 @@ def _read(column: OutputColumn, instance: Any, dumped: Any) -> Any:
     if column.type == "json":
         return dumped
     kept = getattr(instance, str(column.field)) if column.type in _NOT_JSON else dumped
-    return checked(f"{_WHERE}.{column.field}", column.type, kept)
+    return convert_value(f"{_WHERE}.{column.field}", column.type, kept)
 
 
-def checked(where: str, token: str, value: Any) -> Any:
+def convert_value(where: str, token: str, value: Any) -> Any:
     """Convert a value to the form in which a column of this type returns it.
 
     Raises `InvalidValue` if it does not fit.
@@ -267,7 +267,7 @@ def _decimal(where: str, value: Any) -> Decimal:
     return Decimal(format(value.copy_abs() if value.is_zero() else value, "f"))
 
 
-def sized(columns: Sequence[OutputColumn], payload: bool, data: dict[Any, Any], max_bytes: int) -> Content:
+def build_content(columns: Sequence[OutputColumn], payload: bool, data: dict[Any, Any], max_bytes: int) -> Content:
     plain = data
     if not _WRITTEN.isdisjoint(map(_TYPE_OF, columns)):
         plain = {column.field: jsonable(column.type, data[column.field]) for column in columns}

@@ -24,7 +24,7 @@ from lastlight_state.receipts import models, steps, steps as sql
 from lastlight_state.receipts.models import RECEIPTS
 from lastlight_state.receipts.records import Receipt, ReceiptSummary
 
-_MOST = limits_of(RECEIPTS)
+_LIMITS = limits_of(RECEIPTS)
 
 
 class ReceiptDraft(TypedDict):
@@ -49,12 +49,12 @@ class Receipts(Repository):
 
     def get(self, receipt_id: str) -> Receipt:
         """Return the receipt with this id. Raises `NotFound`."""
-        values = {"receipt_id": valid.sought("receipt_id", receipt_id)}
-        return self._one(sql.GET, values, kind=models.RECEIPT, key=receipt_id)
+        values = {"receipt_id": valid.lookup_text("receipt_id", receipt_id)}
+        return self._get_row(sql.GET, values, kind=models.RECEIPT, key=receipt_id)
 
     def find(self, receipt_id: str) -> Receipt | None:
         """Return the receipt, or None."""
-        return self._find(sql.GET, {"receipt_id": valid.sought("receipt_id", receipt_id)})
+        return self._find(sql.GET, {"receipt_id": valid.lookup_text("receipt_id", receipt_id)})
 
     def list(
         self,
@@ -89,16 +89,16 @@ class Receipts(Repository):
         row: ReceiptDraft = {
             "id": new_id(),
             "kind": valid.word("kind", kind, models.KINDS),
-            "scope": valid.content("scope", scope, _MOST.scope),
+            "scope": valid.content("scope", scope, _LIMITS.scope),
             "state": "running",
-            "owner": valid.identifier("owner", owner, _MOST.owner),
-            "actor": valid.optional("actor", actor, _MOST.actor),
+            "owner": valid.identifier("owner", owner, _LIMITS.owner),
+            "actor": valid.optional("actor", actor, _LIMITS.actor),
             "library_version": _version(),
             "started_at": now,
             "updated_at": now,
             "counts": "{}",
             "cursor": None,
-            "policy": codec.encode("policy", _mapping("policy", policy), max_bytes=_MOST.policy),
+            "policy": codec.encode("policy", _mapping("policy", policy), max_bytes=_LIMITS.policy),
         }
 
         def work(unit: Unit) -> Receipt:
@@ -123,8 +123,8 @@ class Receipts(Repository):
         `Conflict` ``receipt_finished`` for work that has ended. Raises `Conflict` ``already_running`` if its owner is
         still working, or if other work of this kind and scope is running.
         """
-        key = valid.sought("receipt_id", receipt_id)
-        valid.identifier("owner", owner, _MOST.owner)
+        key = valid.lookup_text("receipt_id", receipt_id)
+        valid.identifier("owner", owner, _LIMITS.owner)
         return self._writing(lambda unit: steps.take(unit, key, owner=owner, at=self._now()))
 
     def step(self, receipt: Receipt, *, counts: Mapping[str, int], cursor: Any = None) -> Receipt:
@@ -132,15 +132,15 @@ class Receipts(Repository):
 
         Raises `ClaimLost` if another owner has taken over the work: then roll back.
         """
-        valid.group("receipt", receipt, Receipt)
+        valid.argument_group("receipt", receipt, Receipt)
         given = _mapping("counts", counts)
         return self._writing(lambda unit: steps.step(unit, receipt, counts=given, cursor=cursor, at=self._now()))
 
     def finish(self, receipt: Receipt, state: models.End = "done", *, error: str | None = None) -> Receipt:
         """End the work. ``done`` and ``failed`` are final, ``interrupted`` lasts until `resume`. Raises `ClaimLost`."""
-        valid.group("receipt", receipt, Receipt)
+        valid.argument_group("receipt", receipt, Receipt)
         valid.word("state", state, models.ENDS)
-        said = valid.optional_content("error", error, _MOST.error)
+        said = valid.optional_content("error", error, _LIMITS.error)
         return self._writing(lambda unit: steps.finish(unit, receipt, state, error=said, at=self._now()))
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Index, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.db.schema.base import Base, table_of
-from lastlight_state.db.schema.declarations import KIB, MIB, described, json_column, text_column
+from lastlight_state.db.schema.declarations import KIB, MIB, describe_table, json_column, text_column
 from lastlight_state.db.schema.guards import Guard, Key, append_only, declare, no_replacement
 from lastlight_state.db.schema.indexes import where
 from lastlight_state.db.valid import words
@@ -36,7 +36,7 @@ class MaintenanceReceiptModel(Base):
     """One piece of maintenance work: its policy, its progress, and its counts of rows."""
 
     __tablename__ = "maintenance_receipts"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "what maintenance did, one row per piece of work",
         kept="the proof of what was removed",
         stays="says who operates the system, and which ids a prune was told",
@@ -64,7 +64,7 @@ class LastlightMetaModel(Base):
     """Facts about the schema by name, such as ``min_reader``."""
 
     __tablename__ = "lastlight_meta"
-    __table_args__ = described("facts about this schema", kept="facts about the schema")
+    __table_args__ = describe_table("facts about this schema", kept="facts about the schema")
 
     key: Mapped[str] = text_column(None, primary_key=True, personal=False)
     value: Mapped[str] = text_column(None, personal=False)
@@ -77,7 +77,7 @@ class MaintenancePermitModel(Base):
     """
 
     __tablename__ = "maintenance_permits"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "leave to delete within one transaction; always empty at rest", kept="always empty at rest"
     )
 
@@ -89,7 +89,7 @@ class TombstoneModel(Base):
     """A marker of a pruned record, so that an import does not restore the record."""
 
     __tablename__ = "tombstones"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "what was pruned, by kind and id", kept="what was removed must not come back by an import"
     )
 
@@ -104,7 +104,7 @@ class ImportLedgerModel(Base):
     """One imported unit of a source, with the digest of its content."""
 
     __tablename__ = "import_ledger"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "what was imported, by source, with its digest", kept="what was imported must not be imported twice"
     )
 
@@ -122,7 +122,7 @@ class CopyProgressModel(Base):
     """The progress of a copy between databases, table by table."""
 
     __tablename__ = "copy_progress"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "how far a copy into this database came, by table",
         kept="how far copies came; a few rows for each",
         stays="a key stands here only while its table is copied",

@@ -16,7 +16,15 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state import codec, progress
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Statement, Values, bind, columns_of, constant, every_column_of, prepared
+from lastlight_state.db.rows.statements import (
+    Statement,
+    Values,
+    bind,
+    columns_of,
+    constant,
+    every_column_of,
+    statement_of,
+)
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost, Conflict
@@ -46,12 +54,12 @@ _OWN = sa.and_(_THIS, _c.epoch == bind("at_epoch", _c.epoch), _RUNNING)
 _NEW = ("id", "kind", "scope", "state", "owner", "actor", "library_version", "started_at", "updated_at", "counts")
 _LARGE = ("cursor", "policy")
 
-GET = prepared(sa.select(*_COLUMNS).where(_THIS), Receipt)
+GET = statement_of(sa.select(*_COLUMNS).where(_THIS), Receipt)
 
-LOCK = prepared(sa.select(*_COLUMNS).where(_THIS).with_for_update(), Receipt)
+LOCK = statement_of(sa.select(*_COLUMNS).where(_THIS).with_for_update(), Receipt)
 
 #: The running receipt of a kind and scope. There is at most one.
-RIVAL = prepared(
+RIVAL = statement_of(
     sa.select(_c.id, _c.owner, _c.epoch, _c.updated_at)
     .where(_c.kind == bind("kind", _c.kind), _c.scope == bind("scope", _c.scope), _RUNNING)
     .with_for_update(),
@@ -59,7 +67,7 @@ RIVAL = prepared(
 )
 
 #: Inserts nothing if another receipt of the kind and scope runs.
-INSERT = prepared(
+INSERT = statement_of(
     insert(RECEIPTS)
     .values({name: bind(name, _c[name]) for name in (*_NEW, *_LARGE)})
     .on_conflict_do_nothing()
@@ -68,21 +76,21 @@ INSERT = prepared(
 )
 
 
-def _changed(condition: sa.ColumnElement[bool], *names: str, **values: Any) -> Statement[Receipt]:
+def _receipt_update(condition: sa.ColumnElement[bool], *names: str, **values: Any) -> Statement[Receipt]:
     given = {name: bind(name, _c[name]) for name in names}
     changed = sa.update(RECEIPTS).where(condition).values(**given, **values).returning(*_COLUMNS)
-    return prepared(changed, Receipt)
+    return statement_of(changed, Receipt)
 
 
 #: Gives a locked receipt to a new owner. Holders of an earlier epoch have lost the work.
-TAKE = _changed(_THIS, "owner", "updated_at", epoch=_c.epoch + 1, state=constant("running"), error=sa.null())
+TAKE = _receipt_update(_THIS, "owner", "updated_at", epoch=_c.epoch + 1, state=constant("running"), error=sa.null())
 
 #: Interrupts the work of a silent owner, so that new work of the kind can begin.
-INTERRUPT = _changed(_OWN, "error", epoch=_c.epoch + 1, state=constant("interrupted"))
+INTERRUPT = _receipt_update(_OWN, "error", epoch=_c.epoch + 1, state=constant("interrupted"))
 
-STEP = _changed(_OWN, "counts", "cursor", "updated_at")
+STEP = _receipt_update(_OWN, "counts", "cursor", "updated_at")
 
-FINISH = _changed(_OWN, "state", "updated_at", "finished_at", "error")
+FINISH = _receipt_update(_OWN, "state", "updated_at", "finished_at", "error")
 
 LIST = Listing(
     "receipts",
@@ -149,14 +157,14 @@ def _began(pid: int) -> str | None:
         return None
 
 
-_MOST = limits_of(RECEIPTS)
+_LIMITS = limits_of(RECEIPTS)
 
 
 def confirm(unit: Unit, receipt: Receipt) -> None:
     """Lock the receipt, so that nobody takes its work over before this unit ends. Raises `ClaimLost`."""
     found = unit.row(LOCK, {"receipt_id": receipt.id})
     if found is None or found.epoch != receipt.epoch or found.state != "running":
-        raise _lost(receipt, found)
+        raise _lost_error(receipt, found)
 
 
 def step(unit: Unit, receipt: Receipt, *, counts: Mapping[str, int], cursor: Any, at: datetime) -> Receipt:
@@ -166,8 +174,8 @@ def step(unit: Unit, receipt: Receipt, *, counts: Mapping[str, int], cursor: Any
     """
     progress.tell(receipt.kind, sum(counts.values()))
     values = {
-        "counts": codec.encode("counts", dict(counts), max_bytes=_MOST.counts),
-        "cursor": optional_json("cursor", cursor, _MOST.cursor),
+        "counts": codec.encode("counts", dict(counts), max_bytes=_LIMITS.counts),
+        "cursor": optional_json("cursor", cursor, _LIMITS.cursor),
     }
     return _own(unit, STEP, receipt, {**values, "updated_at": at})
 
@@ -218,7 +226,7 @@ def optional_json(where: str, value: Any, max_bytes: int) -> str | None:
 def _own(unit: Unit, statement: Statement[Receipt], receipt: Receipt, values: Values) -> Receipt:
     changed = unit.row(statement, {"receipt_id": receipt.id, "at_epoch": receipt.epoch, **values})
     if changed is None:
-        raise _lost(receipt, unit.row(GET, {"receipt_id": receipt.id}))
+        raise _lost_error(receipt, unit.row(GET, {"receipt_id": receipt.id}))
     return changed
 
 
@@ -228,7 +236,7 @@ def _sure(receipt_id: str, found: Receipt | None) -> Receipt:
     return found
 
 
-def _lost(receipt: Receipt, found: Receipt | None) -> Exception:
+def _lost_error(receipt: Receipt, found: Receipt | None) -> Exception:
     if found is None:
         return valid.not_found(models.RECEIPT, receipt.id)
     return ClaimLost(

@@ -23,7 +23,7 @@ from lastlight_state.schedules.models import FIRES, SCHEDULES
 _log = logging.getLogger("lastlight_state.schedules")
 
 
-def claimed(
+def claim_rows(
     rows: Iterable[RowT | CorruptData], claim: Callable[[RowT], FireClaim | None], limit: int
 ) -> tuple[FireClaim, ...]:
     """Return at most ``limit`` claims, one for each row for which ``claim`` returns a claim.
@@ -64,21 +64,21 @@ def _name(row: Any) -> Any:
     return row.key if isinstance(row, CorruptData) else getattr(row, "id", getattr(row, "name", None))
 
 
-_MOST, _FIRE = limits_of(SCHEDULES), limits_of(FIRES)
+_LIMITS, _FIRE = limits_of(SCHEDULES), limits_of(FIRES)
 
 
 def name(where: str, value: Any) -> str:
     """Check the name of a cron and return it."""
-    return valid.identifier(where, value, _MOST.name)
+    return valid.identifier(where, value, _LIMITS.name)
 
 
 #: The most names, and the most targets, by which a call filters.
 MOST_CHOSEN = 50
 
 
-def chosen(names: Any, targets: Any) -> dict[str, list[str] | None]:
+def cron_filters(names: Any, targets: Any) -> dict[str, list[str] | None]:
     """Return the filters by cron name and by target. None matches all crons."""
-    return {"cron_name": _several("names", names, _MOST.name), "target": _several("targets", targets, _MOST.target)}
+    return {"cron_name": _several("names", names, _LIMITS.name), "target": _several("targets", targets, _LIMITS.target)}
 
 
 def _several(where: str, given: Any, limit: int) -> list[str] | None:
@@ -106,7 +106,7 @@ def claims(value: Any) -> int:
 
 def payload(where: str, value: Any) -> str | None:
     """Return a payload as JSON text, or None."""
-    return None if value is None else codec.encode(where, value, max_bytes=_MOST.payload)
+    return None if value is None else codec.encode(where, value, max_bytes=_LIMITS.payload)
 
 
 def error(where: str, given: Any) -> str | None:

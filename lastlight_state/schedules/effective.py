@@ -16,7 +16,7 @@ class OverrideColumns(NamedTuple):
     override_zone: str | None = None
 
     @classmethod
-    def taken(cls, values: dict[str, Any]) -> Self:
+    def pop_from(cls, values: dict[str, Any]) -> Self:
         """Return the columns of an override, and remove them from the values of a row."""
         return cls._make(map(values.pop, cls._fields))
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from lastlight_state import cron
 from lastlight_state.db.rows.statements import bind, constant, number
 from lastlight_state.db.schema.base import Base, table_of
-from lastlight_state.db.schema.declarations import KIB, described, json_column, text_column, word_column
+from lastlight_state.db.schema.declarations import KIB, describe_table, json_column, text_column, word_column
 from lastlight_state.db.schema.guards import (
     Guard,
     Key,
@@ -68,7 +68,7 @@ class CronOverrideModel(Base):
     """An operator's changes to one cron. If there is no row, the cron's own definition applies."""
 
     __tablename__ = "cron_overrides"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "what operators changed about crons; no row means the default",
         kept="configuration; `clear` removes one",
         stays="says who operates the system",
@@ -88,7 +88,7 @@ class CronScheduleModel(Base):
     """One cron: its pattern, what it starts, how it catches up on missed instants, and when it is due next."""
 
     __tablename__ = "cron_schedules"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "schedules, with when each is due next",
         kept="configuration; a cron that is gone is retired",
         stays="configuration, which its owner changes",
@@ -119,7 +119,7 @@ class CronFireModel(Base):
     """One fire of a cron: its instant, who ran it, how it ended, and what it started."""
 
     __tablename__ = "cron_fires"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "fires of crons, one row each, also when nothing was dispatched",
         pruned_as=("fires",),
         stays="says who operates the system; a prune of fires removes it",

@@ -16,7 +16,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Family, Row, Statement, bind, every_column_of, prepared
+from lastlight_state.db.rows.statements import Family, Row, Statement, bind, every_column_of, statement_of
 from lastlight_state.db.rows.writes import upsert
 from lastlight_state.db.schema.columns import Flag
 from lastlight_state.db.schema.declarations import limits_of
@@ -82,7 +82,7 @@ def check_defaults(given: Any) -> dict[str, CronSpec]:
         raise InvalidValue("defaults", f"expected a mapping of names to CronSpec, got {type(given).__name__}")
     for name, spec in given.items():
         where = f"defaults[{shared.name('name', name)!r}]"
-        valid.group(where, spec, CronSpec)
+        valid.argument_group(where, spec, CronSpec)
         valid.content(f"{where}.pattern", spec.pattern, _LIMITS.pattern)
         valid.content(f"{where}.timezone", spec.timezone, _LIMITS.timezone)
         valid.flag(f"{where}.enabled", spec.enabled)
@@ -98,7 +98,7 @@ def _columns(override: CronOverride | None) -> OverrideColumns:
     )
 
 
-def resolved(name: str, default: CronSpec, override: CronOverride | None) -> EffectiveCron:
+def effective_cron(name: str, default: CronSpec, override: CronOverride | None) -> EffectiveCron:
     """Return what is in effect for a configured cron, given its override, or None."""
     held = effective(Timing(default.pattern, default.timezone, default.enabled), _columns(override))
     return EffectiveCron(
@@ -116,7 +116,7 @@ COLUMNS = every_column_of(CronOverride, OVERRIDES)
 _this = OVERRIDES.c.name == bind("name", OVERRIDES.c.name)
 
 
-def _merged(new: Any, column: str, keeps: str) -> sa.ColumnElement[Any]:
+def _merged_value(new: Any, column: str, keeps: str) -> sa.ColumnElement[Any]:
     """Return an SQL expression: the stored value if the call keeps it, else the new value.
 
     The choice is made in SQL, so that no concurrent change is overwritten.
@@ -124,23 +124,23 @@ def _merged(new: Any, column: str, keeps: str) -> sa.ColumnElement[Any]:
     return sa.case((sa.cast(sa.bindparam(keeps, type_=Flag), sa.Boolean), OVERRIDES.c[column]), else_=new[column])
 
 
-PUT = prepared(
+PUT = statement_of(
     upsert(
         OVERRIDES,
         [column.name for column in COLUMNS],
         key=("name",),
         replacing=lambda new: {
-            "enabled": _merged(new, "enabled", "keeps_enabled"),
-            "inherits_enabled": _merged(new, "inherits_enabled", "keeps_enabled"),
-            "schedule": _merged(new, "schedule", "keeps_schedule"),
-            "timezone": _merged(new, "timezone", "keeps_timezone"),
+            "enabled": _merged_value(new, "enabled", "keeps_enabled"),
+            "inherits_enabled": _merged_value(new, "inherits_enabled", "keeps_enabled"),
+            "schedule": _merged_value(new, "schedule", "keeps_schedule"),
+            "timezone": _merged_value(new, "timezone", "keeps_timezone"),
             "updated_at": new.updated_at,
             "updated_by": new.updated_by,
         },
     ),
     CronOverride,
 )
-TOUCH = prepared(
+TOUCH = statement_of(
     sa.update(OVERRIDES)
     .where(_this)
     .values(
@@ -149,18 +149,18 @@ TOUCH = prepared(
     .returning(*COLUMNS),
     CronOverride,
 )
-FIND = prepared(sa.select(*COLUMNS).where(_this), CronOverride)
-CLEAR = prepared(sa.delete(OVERRIDES).where(_this))
+FIND = statement_of(sa.select(*COLUMNS).where(_this), CronOverride)
+CLEAR = statement_of(sa.delete(OVERRIDES).where(_this))
 LIST = Listing("cron_overrides", COLUMNS, order=(OVERRIDES.c.updated_at, OVERRIDES.c.name), row=CronOverride)
 
-_ALL = prepared(sa.select(*COLUMNS), CronOverride)
+_ALL = statement_of(sa.select(*COLUMNS), CronOverride)
 
 
-def _named(names: Sequence[sa.BindParameter[Any]]) -> Any:
+def _select_named(names: Sequence[sa.BindParameter[Any]]) -> Any:
     return sa.select(*COLUMNS).where(OVERRIDES.c.name.in_(names))
 
 
-_NAMED = Family("name", _named, CronOverride)
+_NAMED = Family("name", _select_named, CronOverride)
 _STATEMENT_MOST = 500
 
 
@@ -201,11 +201,11 @@ class Overrides(Repository):
 
     def get(self, name: str) -> CronOverride:
         """Return the override of this cron. Raises `NotFound` if there is none."""
-        return self._one(FIND, {"name": name}, kind=models.OVERRIDE, key=name)
+        return self._get_row(FIND, {"name": name}, kind=models.OVERRIDE, key=name)
 
     def find(self, name: str) -> CronOverride | None:
         """Return the override of this cron, or None."""
-        return self._find(FIND, {"name": valid.sought("name", name)})
+        return self._find(FIND, {"name": valid.lookup_text("name", name)})
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[CronOverride]:
         """Return a page of overrides, the newest change first."""
@@ -213,7 +213,7 @@ class Overrides(Repository):
 
     def clear(self, name: str) -> bool:
         """Remove the override. Return True if there was one. The cron is planned again as by `put`."""
-        key, now = valid.sought("name", name), self._now()
+        key, now = valid.lookup_text("name", name), self._now()
         return self._writing(lambda unit: _clear(unit, key, now), repeatable=True)
 
     def resolve(self, defaults: Mapping[str, CronSpec]) -> dict[str, EffectiveCron]:
@@ -225,8 +225,8 @@ class Overrides(Repository):
         if not known:
             return {}
         statement, values = of_names(list(known))
-        found = {override.name: override for override in self._all(statement, values)}
-        return {name: resolved(name, spec, found.get(name)) for name, spec in known.items()}
+        found = {override.name: override for override in self._list_rows(statement, values)}
+        return {name: effective_cron(name, spec, found.get(name)) for name, spec in known.items()}
 
 
 def _put(unit: Unit, row: OverrideDraft, now: datetime) -> CronOverride:

@@ -64,7 +64,7 @@ class CronSummary(Record):
     @classmethod
     def of(cls, values: Any) -> Self:
         own = Timing(values["pattern"], values["timezone"], values["enabled"])
-        held = effective(own, OverrideColumns.taken(values))
+        held = effective(own, OverrideColumns.pop_from(values))
         values["effective_pattern"] = held.pattern
         values["effective_timezone"] = held.timezone
         values["effective_enabled"] = held.enabled and values["retired_at"] is None

@@ -32,7 +32,7 @@ STATE = "state"
 #: Most keys of one call, and most bytes of all its values together.
 MANY, TOGETHER_BYTES = 10_000, 128 * 1024 * 1024
 
-_MOST = limits_of(STATES)
+_LIMITS = limits_of(STATES)
 _SCALARS = (str, int, float, bool, type(None))
 
 
@@ -100,12 +100,12 @@ class States(Repository):
 
     def get(self, key: str, *, scope: str = "") -> State:
         """Return the state with its value. Raises `NotFound`."""
-        given = self._sought(key, scope)
-        return self._one(sql.GET, given, kind=STATE, key=(scope, key))
+        given = self._key_parameters(key, scope)
+        return self._get_row(sql.GET, given, kind=STATE, key=(scope, key))
 
     def find(self, key: str, *, scope: str = "") -> State | None:
         """Return the state with its value, or None."""
-        return self._find(sql.GET, self._sought(key, scope))
+        return self._find(sql.GET, self._key_parameters(key, scope))
 
     def find_many(self, keys: Collection[str], *, scope: str = "") -> dict[str, State]:
         """Return the stored states of the given keys, by key, in the given order, with one statement.
@@ -113,12 +113,12 @@ class States(Repository):
         Missing keys are left out. An unreadable state is logged and left out; `get` raises its error.
         """
         valid.at_most("keys", listed := valid.several("keys", keys), MANY)
-        name = valid.sought("scope", scope)
-        wanted = [{"scope": name, "key": valid.sought("keys", one)} for one in dict.fromkeys(listed)]
+        name = valid.lookup_text("scope", scope)
+        wanted = [{"scope": name, "key": valid.lookup_text("keys", one)} for one in dict.fromkeys(listed)]
         if not wanted:
             return {}
         given = {"wanted": as_list(wanted), **self._at()}
-        rows, _ = self._reading(lambda unit: unit.sound(sql.GET_MANY, given))
+        rows, _ = self._reading(lambda unit: unit.readable_rows(sql.GET_MANY, given))
         found = {state.key: state for state in rows}
         return {one["key"]: found[one["key"]] for one in wanted if one["key"] in found}
 
@@ -172,9 +172,9 @@ class States(Repository):
         """
         version = expected if expected is UNSET else valid.identifier("expected", expected)
         end = None if at is None else aware_utc("at", at)
-        given = {**self._sought(key, scope), "expires_at": end, "expected": version}
+        given = {**self._key_parameters(key, scope), "expires_at": end, "expected": version}
         statement = sql.EXPIRE if version is UNSET else sql.EXPIRE_VERSION
-        found = self._changed(statement, given, repeatable=True)
+        found = self._change_row(statement, given, repeatable=True)
         if found is not None:
             return found
         other = None if version is UNSET else self._find(sql.SUMMARY, given)
@@ -188,7 +188,7 @@ class States(Repository):
         Raises `StaleVersion` if the state does not have the version ``expected``. If the answer to the commit is lost,
         the call is retried and then returns False although it removed the state.
         """
-        sought = self._sought(key, scope)
+        sought = self._key_parameters(key, scope)
         common = {**self._common("", None, None), **sought}
         change = _Change(sought["key"], None, _removable(expected))
         return self._writing(lambda unit: _remove(unit, common, change), repeatable=True)
@@ -199,12 +199,12 @@ class States(Repository):
         Returns the number of removed rows, expired states included. Returns 0 after a retry, for the reason given at
         `remove`.
         """
-        given = {"scope": valid.sought("scope", scope), **prefix_range("prefix", prefix)}
+        given = {"scope": valid.lookup_text("scope", scope), **prefix_range("prefix", prefix)}
         return self._once(lambda unit: unit.change(sql.CLEAR[bool(prefix)], given), repeatable=True)
 
     def state_of(self, state_id: str) -> State:
         """Return the state of an ``id``, as plans name it, also one that has expired. Raises `NotFound`."""
-        return self._one(sql.GET_OF, {"id": valid.sought("state_id", state_id)}, kind=STATE, key=state_id)
+        return self._get_row(sql.GET_OF, {"id": valid.lookup_text("state_id", state_id)}, kind=STATE, key=state_id)
 
     def _bodies(self, under: str) -> Callable[[Values], FoundRows[sql.Body]]:
         """Return a function that reads the bytes of scopes that begin with ``under``, behind a scope and a key.
@@ -212,27 +212,27 @@ class States(Repository):
         For searches of adapters: ordered by scope and key, without other columns.
         """
         given = {**prefix_range("under", under), **self._at()}
-        return lambda values: self._reading(lambda unit: unit.readable(sql.BODIES, {**given, **values}))
+        return lambda values: self._reading(lambda unit: unit.rows_or_errors(sql.BODIES, {**given, **values}))
 
     def _latest(self, under: str, limit: int) -> Sequence[StateSummary]:
         """Return the last changed ``limit`` states in scopes with the prefix ``under``, by a scan of these scopes."""
         given = {**prefix_range("under", under), **self._at()}
-        return self._reading(lambda unit: unit.first_sound(sql.LATEST, given, limit))
+        return self._reading(lambda unit: unit.first_readable_rows(sql.LATEST, given, limit))
 
     def _at(self) -> Row:
         return {"now": self._now()}
 
-    def _sought(self, key: Any, scope: Any) -> Row:
-        return {"key": valid.sought("key", key), "scope": valid.sought("scope", scope), **self._at()}
+    def _key_parameters(self, key: Any, scope: Any) -> Row:
+        return {"key": valid.lookup_text("key", key), "scope": valid.lookup_text("scope", scope), **self._at()}
 
     def _filters(self, scope: Any, under: Any, prefix: Any, user: Any, where: Any) -> Row:
         if where is not None and self._backend.sealing is not None:
             raise InvalidValue("where", "values are sealed by a codec, and no statement can look into them")
         return {
-            "scope": None if scope is None else valid.sought("scope", scope),
+            "scope": None if scope is None else valid.lookup_text("scope", scope),
             "under": None if under is None else prefix_range("under", under),
             "prefix": None if prefix is None else prefix_range("prefix", prefix),
-            "user": None if user is None else valid.sought("user", user),
+            "user": None if user is None else valid.lookup_text("user", user),
             "where": _members(where),
         }
 
@@ -240,25 +240,25 @@ class States(Repository):
         """Return the columns that are the same in all rows of one call."""
         now = self._now()
         return {
-            "scope": valid.content("scope", scope, _MOST.scope),
+            "scope": valid.content("scope", scope, _LIMITS.scope),
             "version": new_id(),
             "created_at": now,
             "updated_at": now,
             "now": now,
             "expires_at": _end(now, ttl),
-            "user": valid.optional("user", user, _MOST.user),
+            "user": valid.optional("user", user, _LIMITS.user),
         }
 
 
 def _changes(common: Row, given: Any, expected: Any) -> list[_Change]:
     """Check the changes of one call, and return them ordered by key, so that two calls cannot deadlock."""
-    named = valid.group("changes", given, Mapping)  # type: ignore[type-abstract]
-    versions = {} if expected is None else valid.group("expected", expected, Mapping)  # type: ignore[type-abstract]
+    named = valid.argument_group("changes", given, Mapping)  # type: ignore[type-abstract]
+    versions = {} if expected is None else valid.argument_group("expected", expected, Mapping)  # type: ignore[type-abstract]
     valid.at_most("changes", named, MANY)
     for key in versions:
         if key not in named:
             raise InvalidValue(f"expected.{key!s:.80}", "must be a key of changes")
-    keys = sorted(valid.identifier("changes", key, _MOST.key) for key in named)
+    keys = sorted(valid.identifier("changes", key, _LIMITS.key) for key in named)
     drafts = [_change(common, key, named[key], versions.get(key, UNSET), where=f"changes.{key:.80}") for key in keys]
     size = sum(len(one.row["body"] or one.row["value"] or "") for one in drafts if one.row is not None)
     if size > TOGETHER_BYTES:
@@ -267,17 +267,17 @@ def _changes(common: Row, given: Any, expected: Any) -> list[_Change]:
 
 
 def _change(common: Row, key: Any, value: Any, expected: Any, *, where: str = "value") -> _Change:
-    name = valid.identifier("key", key, _MOST.key)
+    name = valid.identifier("key", key, _LIMITS.key)
     if value is REMOVED:
         return _Change(name, None, _removable(expected))
     version = expected if expected is UNSET else valid.optional("expected", expected)
     row = {**common, "id": new_id(), "key": name, "value": None, "body": None, "expected": version}
     if isinstance(value, bytes | bytearray | memoryview):
-        if len(value) > _MOST.body:
-            raise PayloadTooLarge(where, limit=_MOST.body, actual=len(value))
+        if len(value) > _LIMITS.body:
+            raise PayloadTooLarge(where, limit=_LIMITS.body, actual=len(value))
         row["body"] = bytes(value)
     else:
-        row["value"] = codec.encode(where, value, max_bytes=_MOST.value)
+        row["value"] = codec.encode(where, value, max_bytes=_LIMITS.value)
     return _Change(name, row, version)
 
 
@@ -297,7 +297,7 @@ def _put(unit: Unit, common: Row, change: _Change) -> StateSummary:
     stored_or_none = unit.row(statement, change.row)
     if stored_or_none is not None:
         return stored_or_none
-    found = _found(unit, common, change)
+    found = _find_summary(unit, common, change)
     if found is None or found.version != common["version"]:  # else an earlier attempt of this call was committed
         raise _stale(common, change, found)
     return found
@@ -307,7 +307,7 @@ def _remove(unit: Unit, common: Row, change: _Change) -> bool:
     """Remove a state. Returns True if it existed and had not expired."""
     given = {**common, "key": change.key, "expected": change.expected}
     removed = unit.row(sql.REMOVE if change.expected is UNSET else sql.REMOVE_VERSION, given)
-    if removed is None and change.expected is not UNSET and (found := _found(unit, common, change)) is not None:
+    if removed is None and change.expected is not UNSET and (found := _find_summary(unit, common, change)) is not None:
         raise _stale(common, change, found)
     if removed is None:
         return False
@@ -315,7 +315,7 @@ def _remove(unit: Unit, common: Row, change: _Change) -> bool:
     return expires_at is None or expires_at > common["now"]
 
 
-def _found(unit: Unit, common: Row, change: _Change) -> StateSummary | None:
+def _find_summary(unit: Unit, common: Row, change: _Change) -> StateSummary | None:
     return unit.row(sql.SUMMARY, {**common, "key": change.key})
 
 
@@ -336,9 +336,9 @@ def _end(now: datetime, ttl: Any) -> datetime | None:
 
 def _members(given: Any) -> str | None:
     """Check the filter ``where`` on values, and return it as JSON text. None means no filter."""
-    if given is None or valid.group("where", given, dict) == {}:
+    if given is None or valid.argument_group("where", given, dict) == {}:
         return None
     for name, value in given.items():
         if not isinstance(value, _SCALARS):
             raise InvalidValue(f"where.{name!s:.80}", "expected text, a number, True, False or None")
-    return codec.encode("where", given, max_bytes=_MOST.value)
+    return codec.encode("where", given, max_bytes=_LIMITS.value)

@@ -13,7 +13,7 @@ from lastlight_state.db.schema.declarations import (
     KIB,
     MIB,
     bytes_column,
-    described,
+    describe_table,
     json_column,
     person_column,
     text_column,
@@ -31,7 +31,7 @@ class StateModel(Base):
     __tablename__ = "states"
     __table_args__ = (
         UniqueConstraint("scope", "key"),
-        described(
+        describe_table(
             "values by scope and key, JSON or bytes",
             pruned_as=("states",),
             erased="removed",

@@ -12,8 +12,8 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.backends.sql.json import has_members, member_of
 from lastlight_state.db.lists.filters import begins_with
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Statement, bind, columns_of, every_column_of, number, prepared
-from lastlight_state.db.rows.writes import listed
+from lastlight_state.db.rows.statements import Statement, bind, columns_of, every_column_of, number, statement_of
+from lastlight_state.db.rows.writes import elements_table
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.states.models import STATES
@@ -54,17 +54,17 @@ _REPLACED = {
 }
 
 
-def _putting(where: sa.ColumnElement[bool] | None) -> Statement[StateSummary]:
+def _put_statement(where: sa.ColumnElement[bool] | None) -> Statement[StateSummary]:
     stored = _new.on_conflict_do_update(index_elements=[_c.scope, _c.key], set_=_REPLACED, where=where)
-    return prepared(stored.returning(*_SUMMARY), StateSummary)
+    return statement_of(stored.returning(*_SUMMARY), StateSummary)
 
 
 #: Store a value, whether the key exists or not.
-PUT = _putting(None)
+PUT = _put_statement(None)
 #: Store a value if the key does not exist or has expired.
-ADD = _putting(_IS_OVER)
+ADD = _put_statement(_IS_OVER)
 #: Replace a value that has the version ``expected``.
-REPLACE = prepared(
+REPLACE = statement_of(
     sa.update(STATES)
     .where(_HERE, _c.version == bind("expected", _c.version), _VALID)
     .values(
@@ -80,37 +80,37 @@ REPLACE = prepared(
 )
 
 
-def _expiring(*also: sa.ColumnElement[bool]) -> Statement[StateSummary]:
+def _expire_statement(*also: sa.ColumnElement[bool]) -> Statement[StateSummary]:
     """Return what sets an expiry. A state that has expired at that very time is found by a call that is repeated."""
     end = bind("expires_at", _c.expires_at)
     changed = sa.update(STATES).where(_HERE, *also, sa.or_(_VALID, _c.expires_at == end)).values(expires_at=end)
-    return prepared(changed.returning(*_SUMMARY), StateSummary)
+    return statement_of(changed.returning(*_SUMMARY), StateSummary)
 
 
 #: Set when a state expires.
-EXPIRE = _expiring()
+EXPIRE = _expire_statement()
 #: Set when a state with the version ``expected`` expires.
-EXPIRE_VERSION = _expiring(_c.version == bind("expected", _c.version))
+EXPIRE_VERSION = _expire_statement(_c.version == bind("expected", _c.version))
 #: Remove a state, and return when it expires or has expired.
-REMOVE: Statement[tuple[datetime | None]] = prepared(sa.delete(STATES).where(_HERE).returning(_c.expires_at), tuple)
+REMOVE: Statement[tuple[datetime | None]] = statement_of(sa.delete(STATES).where(_HERE).returning(_c.expires_at), tuple)
 #: Remove the one with the version ``expected``.
-REMOVE_VERSION: Statement[tuple[datetime | None]] = prepared(
+REMOVE_VERSION: Statement[tuple[datetime | None]] = statement_of(
     sa.delete(STATES).where(_HERE, _c.version == bind("expected", _c.version), _VALID).returning(_c.expires_at), tuple
 )
 
 # Reads.
 
-SUMMARY = prepared(sa.select(*_SUMMARY).where(_HERE, _VALID), StateSummary)
-GET = prepared(sa.select(*_WHOLE).where(_HERE, _VALID), State)
+SUMMARY = statement_of(sa.select(*_SUMMARY).where(_HERE, _VALID), StateSummary)
+GET = statement_of(sa.select(*_WHOLE).where(_HERE, _VALID), State)
 #: By its id, also one that has expired.
-GET_OF = prepared(sa.select(*_WHOLE).where(_c.id == bind("id", _c.id)), State)
+GET_OF = statement_of(sa.select(*_WHOLE).where(_c.id == bind("id", _c.id)), State)
 
-_wanted = listed("wanted")
+_wanted = elements_table("wanted")
 _by_key = sa.select(
     member_of(_wanted.c.value, "scope").label("scope"), member_of(_wanted.c.value, "key").label("key")
 ).subquery("w")
 #: The stored states of several keys.
-GET_MANY = prepared(
+GET_MANY = statement_of(
     sa.select(*_WHOLE)
     .select_from(_by_key)
     .join(STATES, sa.and_(_c.scope == _by_key.c.scope, _c.key == _by_key.c.key))
@@ -146,7 +146,7 @@ SCOPES: Listing[tuple[str, str]] = _list("states.scopes", [_c.scope, _c.key], tu
 #: A scope, a key and the bytes of the state there.
 Body: TypeAlias = tuple[str, str, bytes | None]
 #: The bytes of states of a range of scopes, behind a scope and a key.
-BODIES: Statement[Body] = prepared(
+BODIES: Statement[Body] = statement_of(
     sa.select(_c.scope, _c.key, _c.body)
     .where(
         sa.tuple_(*_ORDER) > sa.tuple_(*(bind(f"after_{column.name}", column) for column in _ORDER)),
@@ -159,7 +159,7 @@ BODIES: Statement[Body] = prepared(
 )
 
 #: The last changed states in a range of scopes.
-LATEST = prepared(
+LATEST = statement_of(
     sa.select(*_SUMMARY)
     .where(begins_with("under", _c.scope), _VALID)
     .order_by(_c.updated_at.desc(), *_ORDER)
@@ -170,6 +170,6 @@ LATEST = prepared(
 _in_scope = _c.scope == bind("scope", _c.scope)
 #: Remove the states of a scope, by whether a prefix of keys is given. Removes expired states too.
 CLEAR = {
-    True: prepared(sa.delete(STATES).where(_in_scope, begins_with("prefix", _c.key))),
-    False: prepared(sa.delete(STATES).where(_in_scope)),
+    True: statement_of(sa.delete(STATES).where(_in_scope, begins_with("prefix", _c.key))),
+    False: statement_of(sa.delete(STATES).where(_in_scope)),
 }

@@ -14,9 +14,9 @@ from sqlalchemy.engine import Connection
 from lastlight_state.backends.base import Backend
 from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import Conflict, NotFound
-from lastlight_state.files.jsonl.files import translated
+from lastlight_state.files.jsonl.files import translate_errors
 from lastlight_state.migrations import drift
-from lastlight_state.migrations.failures import translated as of_driver
+from lastlight_state.migrations.failures import translated_errors as of_driver
 from lastlight_state.settings import Settings
 
 _OUTPUTS = "SELECT table_name FROM output_tables WHERE kind <> 'custom'"
@@ -49,7 +49,7 @@ def _kinds(backend: Backend, connection: Connection) -> Mapping[str, Collection[
     made: dict[str, set[str]] = {"table": {VERSION_TABLE}}
     if _has(connection, "output_tables"):
         made["table"].update(connection.scalars(text(_OUTPUTS)))
-    for kind, name, _ in drift.promised(backend.name):
+    for kind, name, _ in drift.promised_entries(backend.name):
         if kind in ("table", "view", "function"):
             made.setdefault(kind, set()).add(name)
     return made
@@ -57,7 +57,11 @@ def _kinds(backend: Backend, connection: Connection) -> Mapping[str, Collection[
 
 def _refuse_columns_of_others(backend: Backend, connection: Connection) -> None:
     """Raise `Conflict` ``not_ours`` if this library's tables have columns that other programs added."""
-    known = {*drift.promised(backend.name), ("table", VERSION_TABLE, ""), ("column", VERSION_TABLE, "version_num")}
+    known = {
+        *drift.promised_entries(backend.name),
+        ("table", VERSION_TABLE, ""),
+        ("column", VERSION_TABLE, "version_num"),
+    }
     tables = {table for kind, table, _ in known if kind == "table"}
     added = [entry for entry in backend.shape(connection) if entry[0] == "column" and entry[1] in tables]
     found = sorted(drift.words_for(entry) for entry in added if entry not in known)
@@ -69,7 +73,7 @@ def _refuse_columns_of_others(backend: Backend, connection: Connection) -> None:
 def _remove_files(settings: Settings) -> int:
     found = files_of(settings)
     for root in _roots(settings):
-        with translated(root), suppress(FileNotFoundError):
+        with translate_errors(root), suppress(FileNotFoundError):
             shutil.rmtree(root)
     for folder in (settings.state_dir, settings.run_logs):
         with suppress(OSError):  # other files of the tenant remain in it

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 from lastlight_state import migrations, progress
 from lastlight_state.backends import connect
 from lastlight_state.backends.base import Backend
-from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.backends.sql.expressions import literal, quote_name
 from lastlight_state.backends.waiting import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
 from lastlight_state.db import valid
@@ -150,7 +150,7 @@ class Tenants:
         through `lastlight_state.progress`.
         """
         there = self._names_of(None)
-        asked = there if only is None else [names.checked(name) for name in dict.fromkeys(only)]
+        asked = there if only is None else [names.check_name(name) for name in dict.fromkeys(only)]
         wanted = [name for name in asked if name in there]
         most = valid.number("workers", workers, least=1, most=MOST_WORKERS)
         most = min(most, max(1, self.settings.pool_size - 1))  # one connection is left to other callers
@@ -158,7 +158,7 @@ class Tenants:
             name: NotFound("tenant", name) for name in asked if name not in there
         }
         with ThreadPoolExecutor(most, thread_name_prefix="lastlight-migrate") as pool:
-            futures = {pool.submit(self._migrated, name, lock_timeout): name for name in wanted}
+            futures = {pool.submit(self._migrate_tenant, name, lock_timeout): name for name in wanted}
             try:
                 for future in as_completed(futures):
                     results[futures[future]] = future.result()
@@ -182,7 +182,7 @@ class Tenants:
         ``lock_timeout`` applies instead. If no tenant can be queried, one of their errors is raised.
         """
         workflows = None if workflow_names is None else list(valid.several("workflow_names", workflow_names))
-        wanted = None if only is None else [names.checked(name) for name in only]
+        wanted = None if only is None else [names.check_name(name) for name in only]
         asked = self._names_of(wanted)
         values = {"at": KeptClock(self._clock).now(), "workflows": workflows}
 
@@ -190,7 +190,9 @@ class Tenants:
             return self._looker().rows_of(statements, values)
 
         filtered = workflows is not None
-        return tuple(self._look(lambda: self._looks.due(asked, ask, lambda: self._names_of(wanted), filtered=filtered)))
+        return tuple(
+            self._look(lambda: self._looks.due_tenants(asked, ask, lambda: self._names_of(wanted), filtered=filtered))
+        )
 
     def export(self, name: str, folder: str | Path, *, with_logs: bool = True) -> Manifest:
         """Write all data of a tenant to a new folder, as `Backup.create` does, and return its manifest.
@@ -267,7 +269,7 @@ class Tenants:
             return self._looking
 
     def _settings_of(self, name: str) -> Settings:
-        names.checked(name)
+        names.check_name(name)
         own: dict[str, Any] = {"schema_name": name, "state_dir": self.settings.state_dir / names.FOLDER / name}
         for directory in ("agent_log_dir", "run_log_root", "mailbox_root"):
             given = getattr(self.settings, directory)
@@ -275,7 +277,7 @@ class Tenants:
         return self.settings.model_copy(update=own)
 
     def _backend_of(self, name: str) -> Backend:
-        return self.backend.beside(names.checked(name))
+        return self.backend.beside(names.check_name(name))
 
     def _refuse_filled(self, backend: Backend) -> None:
         if not self._look(backend.is_empty):
@@ -288,7 +290,7 @@ class Tenants:
 
     def _expect(self, name: str) -> str | None:
         """Return the revision of a tenant. Raises `NotFound` if the tenant does not exist."""
-        names.checked(name)
+        names.check_name(name)
         revisions = self._revisions([name]) if self._names_of([name]) else {}
         if name not in revisions:
             raise NotFound("tenant", name, reason="no schema of this name has this library's version table")
@@ -299,16 +301,16 @@ class Tenants:
 
         A tenant that was erased meanwhile is left out.
         """
+        table = quote_name(VERSION_TABLE)
         selects = (
-            f"SELECT {literal(name)}, (SELECT min(version_num::text) FROM {quoted(name)}.{quoted(VERSION_TABLE)})"
-            for name in some
+            f"SELECT {literal(name)}, (SELECT min(version_num::text) FROM {quote_name(name)}.{table})" for name in some
         )
         found = self._look(partial(self.backend.peek, " UNION ALL ".join(selects)))
         if found is not None:
             return dict(found)
         return {} if len(some) == 1 else {key: value for name in some for key, value in self._revisions([name]).items()}
 
-    def _migrated(self, name: str, lock_timeout: float) -> MigrationResult | StateError:
+    def _migrate_tenant(self, name: str, lock_timeout: float) -> MigrationResult | StateError:
         try:
             return migrations.migrate(self._backend_of(name), lock_timeout=lock_timeout)
         except StateError as error:

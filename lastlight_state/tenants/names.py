@@ -22,7 +22,7 @@ def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None and name not in _TAKEN and not name.startswith(_BEGINNINGS)
 
 
-def checked(name: object) -> str:
+def check_name(name: object) -> str:
     """Return a tenant's name unchanged. Raises `InvalidValue` if no tenant may have it."""
     if not isinstance(name, str) or not is_name(name):
         raise InvalidValue(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 from zlib import crc32
 
-from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.backends.sql.expressions import literal, quote_name
 from lastlight_state.errors import StateError
 
 #: Runs statements, and returns their rows and the errors of failed statements.
@@ -44,7 +44,9 @@ class Looks:
     def __init__(self) -> None:
         self._odd: frozenset[str] = frozenset()
 
-    def due(self, names: Sequence[str], ask: Ask, there: Callable[[], Sequence[str]], *, filtered: bool) -> list[str]:
+    def due_tenants(
+        self, names: Sequence[str], ask: Ask, there: Callable[[], Sequence[str]], *, filtered: bool
+    ) -> list[str]:
         """Return those tenants that have due work. A tenant that cannot be queried is left out, and logged once.
 
         ``there`` returns the tenants that exist now. If no tenant can be queried, one of their errors is raised.
@@ -83,7 +85,7 @@ def statements(names: Sequence[str], *, filtered: bool) -> dict[str, Sequence[st
 
 
 def _select(name: str, filtered: bool) -> str:
-    return f"SELECT {literal(name)} WHERE {' OR '.join(_conditions(quoted(name), filtered))}"
+    return f"SELECT {literal(name)} WHERE {' OR '.join(_conditions(quote_name(name), filtered))}"
 
 
 def _conditions(home: str, filtered: bool) -> Iterator[str]:

@@ -49,12 +49,12 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)
-        return partial(self._call, value) if callable(value) else self._seen(value)
+        return partial(self._call, value) if callable(value) else self._wrap_value(value)
 
     def _call(self, method: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._seen(self._loop.run(partial(method, *args, **kwargs)))
+        return self._wrap_value(self._loop.run(partial(method, *args, **kwargs)))
 
-    def _seen(self, value: Any) -> Any:
+    def _wrap_value(self, value: Any) -> Any:
         if hasattr(value, "__aenter__"):
             return self._block(value)
         if hasattr(value, "__aiter__"):
@@ -70,7 +70,7 @@ class Blocking:
         if isinstance(entered, Driven):
             setattr(entered, "transaction", partial(self._call, entered.transaction))  # noqa: B010 - it is a method
         try:
-            yield self._seen(entered) if entered is not block else Blocking(block, self._loop)
+            yield self._wrap_value(entered) if entered is not block else Blocking(block, self._loop)
         except BaseException as error:
             if not self._loop.run(partial(block.__aexit__, type(error), error, error.__traceback__)):
                 raise

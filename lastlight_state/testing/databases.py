@@ -179,7 +179,7 @@ _ADDED = {
 }
 
 
-def _emptied(table: str) -> str:
+def _delete_statement(table: str) -> str:
     return f'DELETE FROM "{table}" WHERE {_ADDED.get(table, "true")}'
 
 
@@ -188,7 +188,7 @@ _EMPTY = "; ".join(
         "BEGIN",
         _DROP_OUTPUTS,
         "INSERT INTO maintenance_permits (receipt_id) VALUES ('reset')",
-        *(_emptied(table.name) for table in reversed(METADATA.sorted_tables) if table.name not in KEPT),
+        *(_delete_statement(table.name) for table in reversed(METADATA.sorted_tables) if table.name not in KEPT),
         "DELETE FROM maintenance_permits",
         "COMMIT",
     ]

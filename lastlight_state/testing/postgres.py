@@ -117,7 +117,7 @@ class ThrowawayPostgres:
                 continue
             seconds = time.perf_counter() - begin
             origin = f"{version} ({way}: {served.where}, {seconds:.1f} s)"
-            return cls(served.url, origin=origin + _tried(reasons), stop=served.stop)
+            return cls(served.url, origin=origin + _reasons_text(reasons), stop=served.stop)
         listed = "".join(f"\n  {reason}" for reason in reasons)
         raise BackendUnavailable(f"no PostgreSQL for the tests:{listed}", reasons=tuple(reasons))
 
@@ -211,7 +211,7 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"
 
 
-def _tried(reasons: list[str]) -> str:
+def _reasons_text(reasons: list[str]) -> str:
     short = "; ".join(reason.splitlines()[0][:100] for reason in reasons if " is not set" not in reason)
     return f" [tried {short}]" if short else ""
 

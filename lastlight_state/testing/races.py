@@ -56,7 +56,7 @@ class Race:
         """
         return len(self._planned) + len(self._units_planned)
 
-    def _beginning(self) -> None:
+    def _act_before_unit(self) -> None:
         if getattr(self._acting, "now", False):
             return
         self._units += 1
@@ -64,7 +64,7 @@ class Race:
             self._units_planned.remove(planned)
             self._act(planned[1])
 
-    def _sending(self, sql: Any) -> None:
+    def _act_before_statement(self, sql: Any) -> None:
         text = str(sql)
         if text.startswith(TRANSACTION_WORDS) or getattr(self._acting, "now", False):
             return
@@ -101,19 +101,19 @@ def racing(store: StateStore | AsyncStateStore) -> Iterator[Race]:
     race = Race()
     acquire = backend.acquire
 
-    def watched(*args: Any, **options: Any) -> Any:
-        race._beginning()
+    def acquire_watched(*args: Any, **options: Any) -> Any:
+        race._act_before_unit()
         checkout = acquire(*args, **options)
         execute = checkout.execute
 
         def send(sql: Any, *given: Any, **more: Any) -> Any:
-            race._sending(sql)
+            race._act_before_statement(sql)
             return execute(sql, *given, **more)
 
         checkout.execute = send
         return checkout
 
-    backend.acquire = watched  # type: ignore[method-assign]
+    backend.acquire = acquire_watched  # type: ignore[method-assign]
     try:
         yield race
     finally:

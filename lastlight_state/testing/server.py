@@ -81,7 +81,7 @@ class Binaries:
             yield libraries, place / libraries.name
 
 
-def installed() -> list[Binaries]:
+def installed_servers() -> list[Binaries]:
     """Return the servers on PATH, then those in the usual directories, newest first."""
     on_path = shutil.which("postgres")
     first = [Path(on_path).resolve().parent] if on_path else []
@@ -91,7 +91,7 @@ def installed() -> list[Binaries]:
 
 def oldest_installed() -> Path | None:
     """Return the folder of the oldest installed server of a supported version, or None."""
-    versions = {binaries.folder: tuple(map(int, binaries.version().split("."))) for binaries in installed()}
+    versions = {binaries.folder: tuple(map(int, binaries.version().split("."))) for binaries in installed_servers()}
     supported = [folder for folder, version in versions.items() if version >= (OLDEST,)]
     return min(supported, key=versions.__getitem__, default=None)
 

@@ -14,7 +14,7 @@ from lastlight_state.backends import urls
 from lastlight_state.errors import BackendUnavailable
 from lastlight_state.lazy import load
 from lastlight_state.settings import url_in
-from lastlight_state.testing.server import SETTINGS, Binaries, LocalServer, complete, in_wheels, installed
+from lastlight_state.testing.server import SETTINGS, Binaries, LocalServer, complete, in_wheels, installed_servers
 
 URL_VARIABLE = "LASTLIGHT_TEST_POSTGRES_URL"
 FILE_VARIABLE = URL_VARIABLE + "_FILE"
@@ -37,9 +37,9 @@ def from_url() -> RunningServer:
     given = _given_url()
     url = urls.parse(given)
     if urls.scheme(url) != "postgresql":
-        raise BackendUnavailable(f"{URL_VARIABLE} names no PostgreSQL: {urls.redacted(given)}")
+        raise BackendUnavailable(f"{URL_VARIABLE} names no PostgreSQL: {urls.redact_url(given)}")
     plain = url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
-    return RunningServer(plain, urls.redacted(given), lambda: None)
+    return RunningServer(plain, urls.redact_url(given), lambda: None)
 
 
 def _given_url() -> str:
@@ -64,7 +64,7 @@ def from_docker() -> RunningServer:
 
 def from_installed() -> RunningServer:
     """Start a server from binaries on PATH or in the usual directories."""
-    return _first(installed(), otherwise="no initdb and postgres on PATH or in the usual places")
+    return _first(installed_servers(), otherwise="no initdb and postgres on PATH or in the usual places")
 
 
 def from_wheel() -> RunningServer:

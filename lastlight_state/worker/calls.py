@@ -44,7 +44,7 @@ class Left(BaseException):
     """
 
 
-async def settled(value: Awaitable[T] | T) -> T:
+async def result_of(value: Awaitable[T] | T) -> T:
     """Return the result of a store's call: if it is awaitable, await it, else return it as it is."""
     return await value if inspect.isawaitable(value) else value
 
@@ -67,11 +67,11 @@ class Entered:
 
     async def __aenter__(self) -> Any:
         begin = getattr(self._block, "__aenter__", None) or self._block.__enter__
-        return await settled(begin())
+        return await result_of(begin())
 
     async def __aexit__(self, *raised: object) -> Any:
         end = getattr(self._block, "__aexit__", None) or self._block.__exit__
-        return await settled(end(*raised))
+        return await result_of(end(*raised))
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -82,15 +82,15 @@ def failure_of(error: BaseException) -> Failure:
     """
     if isinstance(error, RunFailed):
         return error.failure
-    first, text = error, _named(error)
+    first, text = error, _error_text(error)
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     if first is not error:
-        text = f"{text}: {_named(first)}"
+        text = f"{text}: {_error_text(first)}"
     return Failure(text, {"traceback": _traceback(error)})
 
 
-def _named(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     name, message = storable(type(error).__name__, 80), message_of(error)
     return f"{name}: {message}" if message else name
 

@@ -27,12 +27,12 @@ from lastlight_state.errors import (
     StateError,
 )
 from lastlight_state.schedules import CronSpec
-from lastlight_state.worker.calls import ERROR_CHARS, Entered, Left, RunFailed, failure_of, leaves, settled
+from lastlight_state.worker.calls import ERROR_CHARS, Entered, Left, RunFailed, failure_of, leaves, result_of
 from lastlight_state.worker.crons import CronLoop
 from lastlight_state.worker.definitions import NO_CAP, Definition, F
 from lastlight_state.worker.held import Stop
 from lastlight_state.worker.memory import TRIES
-from lastlight_state.worker.outages import AWAY, outlasted
+from lastlight_state.worker.outages import AWAY, outlast_outage
 from lastlight_state.worker.retry import Retry
 from lastlight_state.workflows import Claim, Failure, WorkflowRun
 from lastlight_state.workflows.checks import some_versions
@@ -147,17 +147,17 @@ class Registry(ABC, Generic[F]):
         return self._swept is None or time.monotonic() - self._swept >= SWEEP_SECONDS
 
     @property
-    def _admitting(self) -> dict[str, Any]:
+    def _admit_arguments(self) -> dict[str, Any]:
         caps = {name: found.cap for name, found in self._workflows.items() if found.cap is not None}
         return {**self._filters, "cap": self.cap, "workflow_caps": caps}
 
     @property
     def _waiting_for(self) -> dict[str, Any]:
         careful = self._seconds_careful
-        return {**self._admitting, "timeout": careful or WAIT_SECONDS, "claimable": not careful}
+        return {**self._admit_arguments, "timeout": careful or WAIT_SECONDS, "claimable": not careful}
 
     @property
-    def _taking(self) -> dict[str, Any]:
+    def _take_arguments(self) -> dict[str, Any]:
         return {"owner": self.owner, "lease": self.lease}
 
     @property
@@ -168,7 +168,7 @@ class Registry(ABC, Generic[F]):
         """Sweep and fire crons if they are due, then fill the free slots. Returns the seconds until the next look."""
         await self._announce()
         if self._sweep_is_due and await self._may_take_over():
-            await settled(self._store.workflows.claims.give_up(workflow_names=list(self._workflows)))
+            await result_of(self._store.workflows.claims.give_up(workflow_names=list(self._workflows)))
             self._swept = time.monotonic()
         pause = min(self._seconds_careful or SWEEP_SECONDS, await self._crons.fire())
         while len(self._jobs) < self.slots:
@@ -180,10 +180,12 @@ class Registry(ABC, Generic[F]):
     async def _take(self) -> bool:
         """Take runs for the free slots and start their jobs. Returns True if a run was taken."""
         workflows, free = self._store.workflows, self.slots - len(self._jobs)
-        claims = await settled(workflows.queue.admit_next(**self._admitting, **self._taking, limit=free))
+        claims = await result_of(
+            workflows.queue.admit_next(**self._admit_arguments, **self._take_arguments, limit=free)
+        )
         if len(claims) < free and await self._may_take_over():
             limit = free - len(claims)
-            claims += await settled(workflows.claims.take_next(**self._taking, **self._filters, limit=limit))
+            claims += await result_of(workflows.claims.take_next(**self._take_arguments, **self._filters, limit=limit))
         for claim in claims:
             self._start(claim)
         return bool(claims)
@@ -195,7 +197,7 @@ class Registry(ABC, Generic[F]):
             self._announced = now
             workers = self._store.workflows.workers
             try:
-                await settled(workers.announce(self.owner, slots=self.slots, **self._filters))
+                await result_of(workers.announce(self.owner, slots=self.slots, **self._filters))
             except StateError as error:
                 _log.warning("lists of workers do not show that this one is there: %s", error)
 
@@ -203,16 +205,16 @@ class Registry(ABC, Generic[F]):
         """Remove this worker from the list of live workers."""
         self._announced = None
         with suppress(StateError):
-            await settled(self._store.workflows.workers.remove(self.owner))
+            await result_of(self._store.workflows.workers.remove(self.owner))
 
     async def _drive(self, claim: Claim) -> None:
         """Drive a claimed run until it ends, pauses, is queued for a retry, or is released."""
         try:
             run = await self._run(claim.run_id)
             async with Entered(self._store.driving(claim)) as driven:
-                held = self._held(run, driven)
+                held = self._held_run(run, driven)
                 if claim.left_in_flight:
-                    await settled(driven.workflows.executions.interrupt(run.id, reason="its worker is gone"))
+                    await result_of(driven.workflows.executions.interrupt(run.id, reason="its worker is gone"))
                 await self._call(held, self._workflows[run.workflow_name])
         except (ClaimLost, NotFound) as error:
             _log.info("run %s is another's: %s", claim.run_id, error)
@@ -224,7 +226,7 @@ class Registry(ABC, Generic[F]):
         while True:
             begun = time.monotonic()
             try:
-                found: WorkflowRun = await settled(self._store.workflows.runs.get(run_id))
+                found: WorkflowRun = await result_of(self._store.workflows.runs.get(run_id))
             except AWAY as away:
                 if self._stop.is_set():
                     raise
@@ -239,24 +241,24 @@ class Registry(ABC, Generic[F]):
             held.check()
             given = None
             if workflow.input is not None:
-                found = await outlasted(held, lambda: held.store.outputs.inputs.find(run_id))
+                found = await outlast_outage(held, lambda: held.store.outputs.inputs.find(run_id))
                 given = workflow.read(found)
-            await held.awaited(workflow.function(self._job(held, given)))
-            await _ended(outlasted(held, lambda: runs.finish(run_id, "succeeded")), run_id)
+            await held.await_result(workflow.function(self._job(held, given)))
+            await _await_end(outlast_outage(held, lambda: runs.finish(run_id, "succeeded")), run_id)
         except BaseException as error:
             if held.is_stopped_by(error):
                 raise
             told = [one for one in leaves(error) if not isinstance(one, Left)]
             if not told:
                 if held.driven.cancel_requested and not held.driven.lost:
-                    await _ended(outlasted(held, lambda: runs.finish(run_id, "cancelled")), run_id)
+                    await _await_end(outlast_outage(held, lambda: runs.finish(run_id, "cancelled")), run_id)
                 return
             if any(held.is_lost(one) for one in told):
                 _log.info("run %s is another's: %s", run_id, error)
                 return
-            await self._failed(held, workflow.retry, error)
+            await self._handle_failure(held, workflow.retry, error)
 
-    async def _failed(self, held: Any, retry: Retry, error: BaseException) -> None:
+    async def _handle_failure(self, held: Any, retry: Retry, error: BaseException) -> None:
         """Log a failed try and store it: end the run, or queue it for the next try."""
         final = next((one for one in leaves(error) if isinstance(one, (RunFailed, MisuseError, *retry.final))), None)
         failure, tries = failure_of(final or error), held.memory.tries + 1
@@ -272,21 +274,23 @@ class Registry(ABC, Generic[F]):
             await self._store_end(held, retry, tries, failure, ends=True)  # scratch has no room for the count of tries
 
     async def _store_end(self, held: Any, retry: Retry, tries: int, failure: Failure, *, ends: bool) -> None:
-        await _ended(outlasted(held, lambda: self._stored(held, retry, tries, failure, ends=ends)), held.run.id)
+        await _await_end(
+            outlast_outage(held, lambda: self._store_failed_try(held, retry, tries, failure, ends=ends)), held.run.id
+        )
 
-    async def _stored(self, held: Any, retry: Retry, tries: int, failure: Failure, *, ends: bool) -> None:
+    async def _store_failed_try(self, held: Any, retry: Retry, tries: int, failure: Failure, *, ends: bool) -> None:
         """Store a failed try: end the run, or queue it for the next try."""
         if ends:
             try:
-                await settled(held.workflows.runs.finish(held.run.id, "failed", failure=failure))
+                await result_of(held.workflows.runs.finish(held.run.id, "failed", failure=failure))
             except (InvalidValue, PayloadTooLarge) as refused:
                 told = Failure(storable(failure.error, ERROR_CHARS), {"refused": str(refused)})
-                await settled(held.workflows.runs.finish(held.run.id, "failed", failure=told))
+                await result_of(held.workflows.runs.finish(held.run.id, "failed", failure=told))
             return
         scratch = {TRIES: {"count": tries, "restarts": held.memory.restarts}}
         async with Entered(held.driven.transaction()) as tx:
-            await settled(tx.workflows.runs.merge_scratch(held.run.id, scratch))
-            queued = await settled(
+            await result_of(tx.workflows.runs.merge_scratch(held.run.id, scratch))
+            queued = await result_of(
                 tx.workflows.queue.requeue(
                     held.run.id,
                     reason=storable(f"try {tries} of {retry.attempts} failed: {failure.error}", REASON_CHARS),
@@ -295,13 +299,13 @@ class Registry(ABC, Generic[F]):
             )
             if queued.cancel_requested_at is not None:  # cancelled: let the next worker end it at once
                 why = "a cancel was asked for"
-                await settled(tx.workflows.queue.requeue(held.run.id, reason=why, not_before=held.now()))
+                await result_of(tx.workflows.queue.requeue(held.run.id, reason=why, not_before=held.now()))
 
     async def _wait_out(self, run_id: str, away: BackendError, begun: float) -> None:
         """Record that the database failed a call, and pause the run's job. ``begun`` is the call's monotonic start."""
         self._note_outage(begun)
         _log.warning("run %s waits for the database: %s", run_id, away)
-        await settled(self._pause(PAUSE_SECONDS))
+        await result_of(self._pause(PAUSE_SECONDS))
 
     def _note_outage(self, begun: float) -> None:
         """Record an unreachable database. After a third of a lease of outage, take over no leases for half a lease."""
@@ -316,7 +320,7 @@ class Registry(ABC, Generic[F]):
         """True if leases may be taken over: no recent outage, and the database answers a probe in time."""
         if not self._seconds_careful:
             begun = time.monotonic()
-            await settled(self._store.run(lambda _: None))  # on the backend's thread: no lock stops this loop
+            await result_of(self._store.run(lambda _: None))  # on the backend's thread: no lock stops this loop
             if time.monotonic() - begun > PAUSE_SECONDS:
                 self._note_outage(begun)
         return not self._seconds_careful
@@ -334,7 +338,7 @@ class Registry(ABC, Generic[F]):
         """Wait for work in the background, and wake the loop when work arrives."""
 
     @abstractmethod
-    def _held(self, run: WorkflowRun, driven: Any) -> Any:
+    def _held_run(self, run: WorkflowRun, driven: Any) -> Any:
         """Return the `HeldRun` for the job."""
 
     @abstractmethod
@@ -346,7 +350,7 @@ class Registry(ABC, Generic[F]):
         """Pause a job for some seconds."""
 
 
-async def _ended(end: Awaitable[object], run_id: str) -> None:
+async def _await_end(end: Awaitable[object], run_id: str) -> None:
     """Await the write that ends a run. A conflict is only logged: the function itself ended or paused the run."""
     try:
         await end

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lastlight_state.errors import BackendError, ClaimLost, StateError
 from lastlight_state.schedules import FireError, FireOutcome
-from lastlight_state.worker.calls import Entered, settled
+from lastlight_state.worker.calls import Entered, result_of
 from lastlight_state.worker.definitions import NO_CAP
 from lastlight_state.workflows import RunOptions, Trigger
 
@@ -34,11 +34,11 @@ class CronLoop:
         crons, fires = store.schedules.crons, store.schedules.fires
         if not self._is_put:
             for name, spec in specs.items():
-                await settled(crons.put(name, spec))
+                await result_of(crons.put(name, spec))
             self._is_put = True
         while True:
-            claims = await settled(crons.take_due(owner=owner, names=list(specs)))
-            claims = claims or await settled(fires.take_stale(owner=owner, names=list(specs)))
+            claims = await result_of(crons.take_due(owner=owner, names=list(specs)))
+            claims = claims or await result_of(fires.take_stale(owner=owner, names=list(specs)))
             if not claims:
                 break
             for claim in claims:
@@ -49,9 +49,9 @@ class CronLoop:
                 except StateError as error:  # for example, the workflow is switched off
                     outcome = FireOutcome("failed", error=FireError.of(error))
                     with suppress(ClaimLost):
-                        await settled(fires.finish(claim, outcome))
+                        await result_of(fires.finish(claim, outcome))
         now = getattr(store, "_store", store)._context.clock.now
-        due = await settled(crons.next_due_at(names=list(specs)))
+        due = await result_of(crons.next_due_at(names=list(specs)))
         return float("inf") if due is None else max(0.0, (due - now()).total_seconds())
 
     async def _start(self, claim: FireClaim) -> None:
@@ -61,7 +61,7 @@ class CronLoop:
         capped = self._worker.cap != NO_CAP or (found is not None and found.cap is not None)
         options = RunOptions(status="queued") if capped else RunOptions(offered=True)
         async with Entered(self._worker._store.transaction()) as tx:
-            made = await settled(
+            made = await result_of(
                 tx.workflows.runs.ensure(
                     claim.fire_id,
                     workflow,
@@ -72,5 +72,5 @@ class CronLoop:
                 )
             )
             if found is not None and found.input is not None:
-                await settled(tx.outputs.inputs.ensure(made.run.id, claim.payload))
-            await settled(tx.schedules.fires.finish(claim, FireOutcome(dispatched=1)))
+                await result_of(tx.outputs.inputs.ensure(made.run.id, claim.payload))
+            await result_of(tx.schedules.fires.finish(claim, FireOutcome(dispatched=1)))

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from lastlight_state.errors import BackendError, ClaimLost
-from lastlight_state.worker.calls import Left, settled
+from lastlight_state.worker.calls import Left, result_of
 from lastlight_state.worker.memory import Memory
 from lastlight_state.workflows import WorkflowRun
 
@@ -67,9 +67,9 @@ class HeldRun(Generic[S, W, J, B]):
             raise away
         await self._wait_out(self.run.id, away, begun)
 
-    async def awaited(self, value: Any) -> Any:
+    async def await_result(self, value: Any) -> Any:
         """Return the result of the workflow author's function, awaited if it is awaitable."""
-        return await settled(value)
+        return await result_of(value)
 
     def is_stopped_by(self, error: BaseException) -> bool:
         """True if the error ends the job from outside, that is, because its task was cancelled."""

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from lastlight_state.errors import InvalidValue, StaleVersion
-from lastlight_state.worker.calls import Entered, settled
+from lastlight_state.worker.calls import Entered, result_of
 from lastlight_state.worker.memory import Place
-from lastlight_state.worker.outages import outlasted
+from lastlight_state.worker.outages import outlast_outage
 
 
 class LoopSteps:
@@ -26,9 +26,9 @@ class LoopSteps:
 
     async def _next(self) -> Place | None:
         """Store and return the `Place` of the next turn. Return None after the last turn."""
-        return await outlasted(self._held, self._advanced)
+        return await outlast_outage(self._held, self._advance)
 
-    async def _advanced(self) -> Place | None:
+    async def _advance(self) -> Place | None:
         held, run_id = self._held, self._held.run.id
         if self._turn is None:
             self._turn = await self._first()
@@ -40,18 +40,18 @@ class LoopSteps:
         patch = held.memory.turn_patch(following)
         async with Entered(held.driven.transaction()) as tx:
             with _unless_at(following.turn):
-                await settled(tx.workflows.loops.advance(run_id, self._key, expected=self._turn))
-            await settled(tx.workflows.runs.merge_scratch(run_id, patch))
+                await result_of(tx.workflows.loops.advance(run_id, self._key, expected=self._turn))
+            await result_of(tx.workflows.runs.merge_scratch(run_id, patch))
         held.memory.keep(patch)
         self._turn = following.turn
         return following
 
     async def _first(self) -> int:
         held, loops = self._held, self._held.workflows.loops
-        found = await settled(loops.find(held.run.id, self._key))
+        found = await result_of(loops.find(held.run.id, self._key))
         if found is None or held.memory.knows(self._key, self._of):
             return 0 if found is None else int(found.iteration)
-        await settled(loops.put(held.run.id, self._key, iteration=0))
+        await result_of(loops.put(held.run.id, self._key, iteration=0))
         return 0
 
 

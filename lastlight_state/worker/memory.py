@@ -57,12 +57,12 @@ def stored_result(
     """
     where = f"the result of phase {name!r}"
     if returns is not None:
-        result = _dumped(where, result, returns)
+        result = _dump_result(where, result, returns)
     elif result is None and output is not None:
         return Result(_read(output), output, in_output=True)
     text = codec.encode(where, result, max_bytes=limits.output_text - len(_JSON) - 1)
     value = codec.decode(text)
-    fits = len(text.encode()) <= SMALL and pointed(value) is None
+    fits = len(text.encode()) <= SMALL and pointed_execution(value) is None
     if fits and (has_room or output is not None):
         return Result(value, output, in_output=False)
     if output is not None:
@@ -78,7 +78,7 @@ def problems_of(error: ValidationError) -> str:
     return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the value'}: {one['msg']}" for one in found)
 
 
-def _dumped(where: str, result: Any, returns: Any) -> Any:
+def _dump_result(where: str, result: Any, returns: Any) -> Any:
     adapter = _adapter(returns)
     try:
         return adapter.dump_python(adapter.validate_python(result), mode="json", by_alias=True, warnings="error")
@@ -96,7 +96,7 @@ def check_type(name: str, returns: Any) -> None:
         raise MisuseError(f"phase {name!r} cannot return {returns!r}: {error}") from None
 
 
-def typed(name: str, value: Any, returns: Any) -> Any:
+def parse_result(name: str, value: Any, returns: Any) -> Any:
     """Convert a stored result to the declared result type of the phase. Raises `InvalidValue` if it does not fit."""
     if returns is None:
         return value
@@ -203,7 +203,7 @@ class Memory:
         """
         if place.loop:
             return self.turn_patch(replace(place, results={**place.results, name: value}))
-        return {name: value} if pointed(value) is None or self.has_room(place) else {}
+        return {name: value} if pointed_execution(value) is None or self.has_room(place) else {}
 
     def with_wait(self, place: Place, name: str, value: Any) -> dict[str, Any]:
         """Return the scratch patch that stores the end of a wait."""
@@ -238,7 +238,7 @@ class Memory:
         return found if isinstance(found, int) else 0
 
 
-def pointed(value: Any) -> str | None:
+def pointed_execution(value: Any) -> str | None:
     """Return the id of the execution to which a scratch value points. Return None if the value is no pointer."""
     return value[POINTER] if isinstance(value, dict) and value.keys() == {POINTER} else None
 

@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from lastlight_state.errors import BackendBusy, BackendUnavailable
-from lastlight_state.worker.calls import settled
+from lastlight_state.worker.calls import result_of
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -21,7 +21,7 @@ T = TypeVar("T")
 AWAY = (BackendBusy, BackendUnavailable)
 
 
-async def outlasted(held: Any, call: Callable[[], Awaitable[T] | T], *, repeatable: bool = True) -> T:
+async def outlast_outage(held: Any, call: Callable[[], Awaitable[T] | T], *, repeatable: bool = True) -> T:
     """Return the result of a call. Retry while the database is unreachable and this worker may still hold the run.
 
     If ``repeatable`` is False, an error of unknown outcome is raised, because the call may have been carried out.
@@ -29,14 +29,14 @@ async def outlasted(held: Any, call: Callable[[], Awaitable[T] | T], *, repeatab
     while True:
         begun = time.monotonic()
         try:
-            return await settled(call())
+            return await result_of(call())
         except AWAY as away:
             if away.outcome == "unknown" and not repeatable:
                 raise
             await held.outlast(away, begun)
 
 
-def outlasting(
+def retry_in_outage(
     step: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Decorate a step so that it is retried while the database is unreachable.
@@ -45,7 +45,7 @@ def outlasting(
     """
 
     @wraps(step)
-    async def repeated(self: S, *given: P.args, **named: P.kwargs) -> T:
+    async def repeat_step(self: S, *given: P.args, **named: P.kwargs) -> T:
         steps: Any = self
         names = set(steps._place.used)
         while True:
@@ -57,4 +57,4 @@ def outlasting(
                 await steps._held.outlast(away, begun)
                 steps._place.used.intersection_update(names)
 
-    return cast(Callable[Concatenate[S, P], Coroutine[Any, Any, T]], repeated)
+    return cast(Callable[Concatenate[S, P], Coroutine[Any, Any, T]], repeat_step)

@@ -24,17 +24,17 @@ from lastlight_state.errors import (
 )
 from lastlight_state.ids import new_id
 from lastlight_state.journal import ANY, Signal
-from lastlight_state.worker.calls import Entered, Left, RunFailed, failure_of, settled
+from lastlight_state.worker.calls import Entered, Left, RunFailed, failure_of, result_of
 from lastlight_state.worker.memory import (
     POINTER,
     Place,
     check_type,
-    pointed,
+    parse_result,
+    pointed_execution,
     read_output,
     stored_result,
-    typed,
 )
-from lastlight_state.worker.outages import outlasted, outlasting
+from lastlight_state.worker.outages import outlast_outage, retry_in_outage
 from lastlight_state.workflows import (
     Approval,
     Claim,
@@ -62,7 +62,7 @@ class _Arrived(Exception):
     """Raised to roll back a pause, because the awaited signal has already arrived."""
 
 
-def declared(given: Any) -> Any:
+def require_input(given: Any) -> Any:
     """Return a job's input. Raises `MisuseError` if the workflow declares none."""
     if given is None:
         raise MisuseError("the workflow declares no input: register it with @worker.workflow(name, input=Model)")
@@ -104,16 +104,16 @@ class Steps(Generic[S, W, J, B]):
         held, place = self._held, self._place
         path = place.path(place.take_name("phase", name))
         if name in place.results or (not place.loop and name in held.memory.outside):
-            return typed(name, await outlasted(held, lambda: self._kept(name, path)), returns)
+            return parse_result(name, await outlast_outage(held, lambda: self._stored_result(name, path)), returns)
         held.check()
         if returns is not None:
             check_type(name, returns)
         limits = held.limits
-        execution = RunningExecution(await self._started(path), limits)
+        execution = RunningExecution(await self._start_execution(path), limits)
         try:
-            result = await held.awaited(work(execution) if _takes_one(work) else work())
+            result = await held.await_result(work(execution) if _takes_one(work) else work())
         except BaseException as error:
-            await self._failed(execution, error)
+            await self._store_failure(execution, error)
             raise
         succeeds = execution.failure is None and execution.outcome in (None, "succeeded")
         try:
@@ -129,13 +129,13 @@ class Steps(Generic[S, W, J, B]):
                 if place.loop and stored.output is not None:
                     held.memory.point(place.loop, execution.id)
         except StateError as error:
-            await self._failed(execution, error)
+            await self._store_failure(execution, error)
             if isinstance(error, InvalidValue | PayloadTooLarge):  # a retry would fail in the same way
                 raise RunFailed(f"phase {name!r}: {error}") from error
             raise
-        return typed(name, stored.value, returns)
+        return parse_result(name, stored.value, returns)
 
-    async def _started(self, path: str) -> Execution:
+    async def _start_execution(self, path: str) -> Execution:
         """Start the execution of a phase. A retry after an unknown outcome does not start a second one."""
         held, executions = self._held, self._held.workflows.executions
         skill, options = f"{held.run.workflow_name}:{path}", ExecutionOptions(id=new_id())
@@ -143,22 +143,22 @@ class Steps(Generic[S, W, J, B]):
         async def start() -> Execution:
             held.check()
             try:
-                return cast(Execution, await settled(executions.start(skill, run_id=held.run.id, options=options)))
+                return cast(Execution, await result_of(executions.start(skill, run_id=held.run.id, options=options)))
             except AlreadyExists:
-                return cast(Execution, await settled(executions.get(options.id)))
+                return cast(Execution, await result_of(executions.get(options.id)))
 
-        return await outlasted(held, start)
+        return await outlast_outage(held, start)
 
-    async def _kept(self, name: str, path: str) -> Any:
+    async def _stored_result(self, name: str, path: str) -> Any:
         """Return the stored result of a phase that has already succeeded."""
         held, executions = self._held, self._held.workflows.executions
         value = self._place.results.get(name)
-        found = pointed(value)
+        found = pointed_execution(value)
         if name not in self._place.results:
             skill = f"{held.run.workflow_name}:{path}"
-            of_run = await settled(executions.list(run_id=held.run.id, skill=skill, outcomes=["succeeded"], limit=1))
+            of_run = await result_of(executions.list(run_id=held.run.id, skill=skill, outcomes=["succeeded"], limit=1))
             found = of_run.items[0].id if of_run.items else ""
-        return value if found is None else read_output(await settled(executions.find_output(found)))
+        return value if found is None else read_output(await result_of(executions.find_output(found)))
 
     async def _finish(self, execution: RunningExecution, output: str | None, patch: dict[str, Any]) -> None:
         finish = partial(
@@ -174,9 +174,9 @@ class Steps(Generic[S, W, J, B]):
             pointer=self._place.loop if self._place.loop and output is not None else None,
             details=execution.details,
         )
-        await outlasted(self._held, finish)
+        await outlast_outage(self._held, finish)
 
-    async def _failed(self, execution: RunningExecution, error: BaseException) -> None:
+    async def _store_failure(self, execution: RunningExecution, error: BaseException) -> None:
         """Store that a phase raised, with its usage. If storing fails too, the phase's own error is still raised."""
         leaves = isinstance(error, Left) or self._held.is_stopped_by(error)
         executions = self._held.workflows.executions
@@ -192,24 +192,24 @@ class Steps(Generic[S, W, J, B]):
             failure=failure_of(error),
         )
         try:
-            await (settled(finish()) if leaves else outlasted(self._held, finish))
+            await (result_of(finish()) if leaves else outlast_outage(self._held, finish))
         except StateError as failure:
             error.add_note(f"execution {execution.id!r} could not be finished: {type(failure).__name__}: {failure}")
             if execution.usage is not None:
                 with suppress(StateError):  # the usage is stored even if another worker holds the run
-                    await settled(self._held.workflows.executions.update(execution.id, usage=execution.usage))
+                    await result_of(self._held.workflows.executions.update(execution.id, usage=execution.usage))
 
-    @outlasting
+    @retry_in_outage
     async def _ask(self, gate: Gate | str, summary: str | None, details: Mapping[str, Any]) -> Approval:
         held, place = self._held, self._place
         asked = gate_of(gate, summary, details, place)
         place.take_name("gate", asked.gate)
         held.check()
         approvals = held.workflows.approvals
-        found = await settled(approvals.find(held.run.id, asked.gate, node=asked.node))
+        found = await result_of(approvals.find(held.run.id, asked.gate, node=asked.node))
         return cast(Approval, await self._answer(approvals, found, asked))
 
-    @outlasting
+    @retry_in_outage
     async def _question(self, question: Question) -> HumanRequest:
         held, place = self._held, self._place
         if place.loop:
@@ -218,7 +218,7 @@ class Steps(Generic[S, W, J, B]):
         place.take_name("question", question.id or question.node.node_id)
         held.check()
         requests = held.workflows.human_requests
-        found = await settled(requests.find(question.id or default_id(held.run.id, question.node)))
+        found = await result_of(requests.find(question.id or default_id(held.run.id, question.node)))
         return cast(HumanRequest, await self._answer(requests, found, question))
 
     async def _answer(self, questions: Any, found: Any, asked: Gate | Question) -> Any:
@@ -230,12 +230,12 @@ class Steps(Generic[S, W, J, B]):
             return found
         run_id = self._held.run.id
         if found is None:
-            await settled(questions.pause(run_id, asked))
+            await result_of(questions.pause(run_id, asked))
         else:
-            await settled(self._held.workflows.waits.pause(run_id, gates=[found.id]))
+            await result_of(self._held.workflows.waits.pause(run_id, gates=[found.id]))
         raise Left
 
-    @outlasting
+    @retry_in_outage
     async def _sleep(self, length: timedelta | None, until: datetime | None, name: str) -> None:
         held, place = self._held, self._place
         if (length is None) == (until is None):
@@ -248,11 +248,11 @@ class Steps(Generic[S, W, J, B]):
             return
         held.check()
         async with Entered(held.driven.transaction()) as tx:
-            await settled(tx.workflows.runs.merge_scratch(held.run.id, self._wait_until(name, ends)))
-            await settled(tx.workflows.waits.pause(held.run.id, until=ends))
+            await result_of(tx.workflows.runs.merge_scratch(held.run.id, self._wait_until(name, ends)))
+            await result_of(tx.workflows.waits.pause(held.run.id, until=ends))
         raise Left
 
-    @outlasting
+    @retry_in_outage
     async def _wait_for(
         self, signal: str, correlation_id: str | None, within: timedelta | None, name: str | None
     ) -> Signal | None:
@@ -264,13 +264,13 @@ class Steps(Generic[S, W, J, B]):
             return None
         while True:
             held.check()
-            taken: Signal | None = await settled(signals.try_take(held.run.id, signal, **sought))
+            taken: Signal | None = await result_of(signals.try_take(held.run.id, signal, **sought))
             if taken is not None:
                 return taken
             ends = self._end_of(step)
             if ends is not None and held.now() >= ends:
                 patch = self._wait_until(step, None)
-                await settled(held.workflows.runs.merge_scratch(held.run.id, patch))
+                await result_of(held.workflows.runs.merge_scratch(held.run.id, patch))
                 place.waits[step] = _TIMED_OUT
                 held.memory.keep(patch)
                 return None
@@ -279,11 +279,11 @@ class Steps(Generic[S, W, J, B]):
             try:
                 async with Entered(held.driven.transaction()) as tx:
                     if within is not None:
-                        await settled(tx.workflows.runs.merge_scratch(held.run.id, self._wait_until(step, ends)))
-                    await settled(
+                        await result_of(tx.workflows.runs.merge_scratch(held.run.id, self._wait_until(step, ends)))
+                    await result_of(
                         tx.workflows.waits.pause(held.run.id, signal=signal, correlation_id=correlation_id, until=ends)
                     )
-                    here = await settled(tx.journal.signals.try_take(held.run.id, signal, **sought))
+                    here = await result_of(tx.journal.signals.try_take(held.run.id, signal, **sought))
                     _undo_if(here is not None)  # it came before the pause, so it would not wake the run
             except _Arrived:
                 continue
@@ -293,25 +293,27 @@ class Steps(Generic[S, W, J, B]):
         held, place = self._held, self._place
         key = None if event_id is None else place.once(event_id)
         append = partial(held.journal.events.append, held.run.id, type, payload, event_id=key)
-        await outlasted(held, append, repeatable=key is not None)
+        await outlast_outage(held, append, repeatable=key is not None)
 
-    @outlasting
+    @retry_in_outage
     async def _answers(self) -> tuple[Approval, ...]:
         """Return the answered gates of earlier turns of this loop, oldest first."""
         held, place, token = self._held, self._place, None
         approvals = held.workflows.approvals
         found: list[Approval] = []
         while True:
-            page = await settled(approvals.list_for_run(held.run.id, limit=500, page_token=token))
+            page = await result_of(approvals.list_for_run(held.run.id, limit=500, page_token=token))
             of_loop = [gate for gate in page.items if gate.node_id == place.node and gate.iteration < place.turn]
-            found += [await settled(approvals.get(gate.id)) for gate in of_loop if gate.status != "pending"]
+            found += [await result_of(approvals.get(gate.id)) for gate in of_loop if gate.status != "pending"]
             token = page.next_page_token
             if token is None:
                 return tuple(found)
 
-    @outlasting
+    @retry_in_outage
     async def _last_output(self) -> str | None:
-        return cast("str | None", await settled(self._held.workflows.loops.find_output(self.run.id, self._place.loop)))
+        return cast(
+            "str | None", await result_of(self._held.workflows.loops.find_output(self.run.id, self._place.loop))
+        )
 
     def _end_of(self, name: str) -> datetime | None:
         kept = self._place.waits.get(name)

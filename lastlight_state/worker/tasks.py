@@ -19,7 +19,7 @@ from lastlight_state.worker.common import PAUSE_SECONDS, Registry
 from lastlight_state.worker.held import HeldRun
 from lastlight_state.worker.loops import LoopSteps
 from lastlight_state.worker.memory import Place
-from lastlight_state.worker.steps import Steps, declared
+from lastlight_state.worker.steps import Steps, require_input
 from lastlight_state.workflows import Approval, Claim, Gate, HumanRequest, Question, RunningExecution, WorkflowRun
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class AsyncJob(AsyncJobSteps):
     @property
     def input(self) -> Any:
         """See `Job.input`."""
-        return declared(self._given)
+        return require_input(self._given)
 
 
 class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
@@ -203,13 +203,13 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
     def _start(self, claim: Claim) -> None:
         task = asyncio.ensure_future(self._drive(claim))
         self._jobs[claim.run_id] = task
-        task.add_done_callback(partial(self._ended, claim.run_id))
+        task.add_done_callback(partial(self._remove_job, claim.run_id))
 
     def _watch(self) -> None:
         if self._waiting is None:
             self._waiting = asyncio.ensure_future(self._wait())
 
-    def _ended(self, run_id: str, _: asyncio.Task[None]) -> None:
+    def _remove_job(self, run_id: str, _: asyncio.Task[None]) -> None:
         self._jobs.pop(run_id, None)
 
     async def _wait(self) -> bool:
@@ -217,7 +217,7 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
             return await self._store.workflows.queue.wait(**self._waiting_for)
         return False
 
-    def _held(self, run: WorkflowRun, driven: Any) -> _HeldRun:
+    def _held_run(self, run: WorkflowRun, driven: Any) -> _HeldRun:
         return _HeldRun(self._store, run, driven, self._stop, self._wait_out)
 
     def _job(self, held: _HeldRun, given: Any) -> AsyncJob:

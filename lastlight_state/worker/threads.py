@@ -21,7 +21,7 @@ from lastlight_state.worker.common import Registry
 from lastlight_state.worker.held import HeldRun
 from lastlight_state.worker.loops import LoopSteps
 from lastlight_state.worker.memory import Place
-from lastlight_state.worker.steps import Steps, declared
+from lastlight_state.worker.steps import Steps, require_input
 from lastlight_state.workflows import (
     Approval,
     Claim,
@@ -63,7 +63,7 @@ class Flag:
 
 
 class _HeldRun(HeldRun["StateStore", Workflows, _Journal, _Block]):
-    async def awaited(self, value: Any) -> Any:
+    async def await_result(self, value: Any) -> Any:
         if isawaitable(value):
             if iscoroutine(value):
                 value.close()
@@ -197,7 +197,7 @@ class Job(JobSteps):
 
         An input that does not fit the type fails the run before the function is called.
         """
-        return declared(self._given)
+        return require_input(self._given)
 
 
 class Worker(Registry[Callable[[Job], Any]]):
@@ -274,7 +274,7 @@ class Worker(Registry[Callable[[Job], Any]]):
 
     def _wait(self, ended: Callable[[], bool]) -> None:
         with suppress(StateError):
-            self._store.workflows.queue._awaited(poll_interval=None, **self._waiting_for).wait(ended)
+            self._store.workflows.queue._work_wait(poll_interval=None, **self._waiting_for).wait(ended)
         self._waiting = None
         self._news.put("work")
 
@@ -285,7 +285,7 @@ class Worker(Registry[Callable[[Job], Any]]):
             self._jobs.pop(claim.run_id, None)
             self._news.put("ended")
 
-    def _held(self, run: WorkflowRun, driven: Any) -> _HeldRun:
+    def _held_run(self, run: WorkflowRun, driven: Any) -> _HeldRun:
         return _HeldRun(self._store, run, driven, self._stop, self._wait_out)
 
     def _job(self, held: _HeldRun, given: Any) -> Job:

@@ -135,10 +135,10 @@ class Workflows(Face):
         super().__init__(context)
         self._claim = claim
 
-    def _made(self, kind: type[Any], name: str) -> Any:
-        return self._presented(super()._made(kind, name))
+    def _make_part(self, kind: type[Any], name: str) -> Any:
+        return self._bind_claim(super()._make_part(kind, name))
 
-    def _presented(self, made: Any) -> Any:
+    def _bind_claim(self, made: Any) -> Any:
         return made if self._claim is None else with_claim(made, self._claim)
 
     #: Workflow runs.
@@ -163,7 +163,7 @@ class Workflows(Face):
     #: The queue: runs that wait to be admitted.
     queue: Part[Queue] = Part(
         "lastlight_state.workflows.queue.Queue",
-        lambda face, kind: face._presented(kind(face._context, partial(_expire_due, face._context))),
+        lambda face, kind: face._bind_claim(kind(face._context, partial(_expire_due, face._context))),
     )
     #: Pauses until a time, for a signal, or by an operator.
     waits: Part[Waits] = Part("lastlight_state.workflows.waits.Waits")

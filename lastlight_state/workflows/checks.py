@@ -70,7 +70,7 @@ def operator(by: str, reason: str) -> Operator:
 
 def phase_entry(entry: PhaseEntry, now: datetime) -> dict[str, Any]:
     """Return an entry of the phase history as a JSON object, with the keys that the original program uses."""
-    valid.group("entry", entry, PhaseEntry)
+    valid.argument_group("entry", entry, PhaseEntry)
     added: dict[str, Any] = {
         "phase": valid.identifier("entry.phase", entry.phase, _RUN.current_phase),
         "timestamp": iso_text(now if entry.at is None else aware_utc("entry.at", entry.at)),
@@ -170,8 +170,8 @@ def failure_columns(failure: Failure) -> FailureColumns:
 
 def trigger_columns(trigger: Trigger) -> TriggerColumns:
     """Return a trigger as columns of a run."""
-    valid.group("trigger", trigger, Trigger)
-    owner, repo = repos.normalised(trigger.owner, trigger.repo)
+    valid.argument_group("trigger", trigger, Trigger)
+    owner, repo = repos.normalise_repo(trigger.owner, trigger.repo)
     issue = trigger.issue_number
     return {
         "trigger_id": valid.identifier("trigger.id", trigger.id, _RUN.trigger_id),
@@ -190,19 +190,19 @@ def node_columns(node: NodeRef | None) -> NodeColumns:
     """Return a node's id and iteration as columns: None and 0 without a node."""
     if node is None:
         return {"node_id": None, "iteration": 0}
-    valid.group("node", node, NodeRef)
+    valid.argument_group("node", node, NodeRef)
     return {
         "node_id": valid.identifier("node.node_id", node.node_id, _NODE.node_id),
         "iteration": valid.number("node.iteration", node.iteration),
     }
 
 
-def presented(claim: Claim | None) -> FenceParameters:
+def fence_parameters(claim: Claim | None) -> FenceParameters:
     """Return a claim's run and epoch as parameters of the fence, the check that a write comes from the run's holder.
 
     Without a claim both are None.
     """
     if claim is None:
         return {"presented_run": None, "presented_epoch": None}
-    valid.group("claim", claim, Claim)
+    valid.argument_group("claim", claim, Claim)
     return {"presented_run": claim.run_id, "presented_epoch": claim.epoch}

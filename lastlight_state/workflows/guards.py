@@ -58,7 +58,7 @@ LEASE = declare_derived(
 _IDENTITY = ("id", "workflow_name", "trigger_id", "run_key", "parent_run_id")
 
 
-def _changed(columns: tuple[str, ...]) -> str:
+def _change_condition(columns: tuple[str, ...]) -> str:
     return " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in columns)
 
 
@@ -114,7 +114,7 @@ IMMUTABLE = declare(
             "workflow_runs",
             "update",
             "the context of a run never changes",
-            when=_changed(("context",)),
+            when=_change_condition(("context",)),
             of=("context",),
         ),
         Guard(
@@ -122,7 +122,7 @@ IMMUTABLE = declare(
             "workflow_runs",
             "update",
             "the id, workflow, trigger, key and parent of a run never change",
-            when=_changed(_IDENTITY),
+            when=_change_condition(_IDENTITY),
             of=_IDENTITY,
         ),
         Guard(

@@ -63,7 +63,7 @@ class Loops(Repository):
         A loop at another iteration raises `StaleVersion` with that iteration as ``found``; so does a repeated call. A
         loop that is done raises `Conflict` ``loop_done``.
         """
-        values = loops.advancing(run_id, loop_id, expected, self._now(), claim)
+        values = loops.advance_parameters(run_id, loop_id, expected, self._now(), claim)
 
         def refusal(unit: Unit) -> StateError:
             return loops.advance_refusal(unit, values)
@@ -80,7 +80,7 @@ class Loops(Repository):
 
     def find(self, run_id: str, loop_id: str) -> Loop | None:
         """Return a loop of a run, or None if the loop has no row."""
-        values = {"run_id": valid.sought("run_id", run_id), "loop_id": valid.sought("loop_id", loop_id)}
+        values = {"run_id": valid.lookup_text("run_id", run_id), "loop_id": valid.lookup_text("loop_id", loop_id)}
         return self._find(FIND, values)
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Loop]:
@@ -117,5 +117,5 @@ class Loops(Repository):
         A run of another program may hold the text itself, as ``scratch[key].lastOutput``. That text is returned if
         scratch has no execution id.
         """
-        values = {"run_id": valid.sought("run_id", run_id), "key": valid.sought("key", key)}
+        values = {"run_id": valid.lookup_text("run_id", run_id), "key": valid.lookup_text("key", key)}
         return cast("str | None", self._value(FIND_CARRIED, values))

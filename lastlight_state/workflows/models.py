@@ -15,7 +15,7 @@ from sqlalchemy import ForeignKey, false, text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.db.schema.base import Base
-from lastlight_state.db.schema.declarations import KIB, Setting, described, json_column, text_column, word_column
+from lastlight_state.db.schema.declarations import KIB, Setting, describe_table, json_column, text_column, word_column
 from lastlight_state.workflows.words import APPROVAL_STATUSES, HUMAN_STATUSES, NODE_STATES, RUN_STATUSES, stored_cost
 
 
@@ -23,7 +23,7 @@ class WorkflowRunModel(Base):
     """One run of a workflow: the state from which to resume it, its holder and its end."""
 
     __tablename__ = "workflow_runs"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "workflow runs, one row per dispatch, with what resumes them",
         pruned_as=("runs",),
         erased="with_run",
@@ -105,7 +105,7 @@ class RunLeaseModel(Base):
     __tablename__ = "run_leases"
     # Free space for new row versions lets heartbeats be heap-only updates. A fleet's heartbeats leave more dead rows in
     # a minute than the table has rows: autovacuum removes them after a fixed number, before the table has grown.
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "running runs: who holds them until when, kept by triggers",
         kept="one row for each running run; a trigger removes it when the run stops running",
         storage="fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000",
@@ -123,7 +123,7 @@ class ExecutionModel(Base):
     """One phase execution, chat turn or node attempt. Its session id names its agent log."""
 
     __tablename__ = "executions"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "phase executions, chat turns and node attempts, with usage",
         pruned_as=("runs", "executions"),
         erased="emptied",
@@ -184,7 +184,7 @@ class WorkflowApprovalModel(Base):
     """A gate: one question to a person about a run, with its one answer."""
 
     __tablename__ = "workflow_approvals"
-    __table_args__ = described("gates of runs and their answers", pruned_as=("runs",), erased="with_run")
+    __table_args__ = describe_table("gates of runs and their answers", pruned_as=("runs",), erased="with_run")
 
     id: Mapped[str] = text_column(256, primary_key=True, personal=False)
     workflow_run_id: Mapped[str] = text_column(256, personal=False)
@@ -217,7 +217,7 @@ class WorkflowOverrideModel(Base):
     """The kill switch of one workflow. A workflow without a row is enabled."""
 
     __tablename__ = "workflow_overrides"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "kill switches of workflows; no row means enabled",
         kept="configuration; `clear` removes one",
         stays="says who operates the system",
@@ -235,7 +235,7 @@ class RunTransitionModel(Base):
     """One change of a run's status, numbered from 1 without gaps."""
 
     __tablename__ = "run_transitions"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "every change of a run's status, numbered without gaps", pruned_as=("runs",), erased="with_run"
     )
 
@@ -255,7 +255,7 @@ class RunNodeModel(Base):
     """The state of one node of a run's graph, in one iteration of its loop."""
 
     __tablename__ = "run_nodes"
-    __table_args__ = described("state of each node of a run, by iteration", pruned_as=("runs",), erased="with_run")
+    __table_args__ = describe_table("state of each node of a run, by iteration", pruned_as=("runs",), erased="with_run")
 
     run_id: Mapped[str] = text_column(256, ForeignKey("workflow_runs.id"), primary_key=True, personal=False)
     node_id: Mapped[str] = text_column(256, primary_key=True, personal=False)
@@ -274,7 +274,7 @@ class RunLoopModel(Base):
     """One loop of a run: its current iteration, and whether it is done."""
 
     __tablename__ = "run_loops"
-    __table_args__ = described("where each loop of a run stands", pruned_as=("runs",))
+    __table_args__ = describe_table("where each loop of a run stands", pruned_as=("runs",))
 
     run_id: Mapped[str] = text_column(256, ForeignKey("workflow_runs.id"), primary_key=True, personal=False)
     loop_id: Mapped[str] = text_column(256, primary_key=True, personal=False)
@@ -287,7 +287,7 @@ class HumanRequestModel(Base):
     """A question of a node to a person: a form, a choice, a confirmation or free text, with its answer."""
 
     __tablename__ = "human_requests"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "questions of runs to people, with their answers", pruned_as=("runs",), erased="with_run"
     )
 
@@ -318,7 +318,7 @@ class WorkflowWorkerModel(Base):
     """
 
     __tablename__ = "workflow_workers"
-    __table_args__ = described(
+    __table_args__ = describe_table(
         "workers that were seen, with the workflows that each serves", pruned_as=("workers",), newest=("seen_at",)
     )
 

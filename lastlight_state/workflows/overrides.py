@@ -12,19 +12,19 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Row, every_column_of, prepared
+from lastlight_state.db.rows.statements import Row, every_column_of, statement_of
 from lastlight_state.db.rows.writes import upsert
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.workflows.records import WorkflowOverride
 from lastlight_state.workflows.tables import OVERRIDES
 
-_MOST = limits_of(OVERRIDES)
+_LIMITS = limits_of(OVERRIDES)
 
 _COLUMNS = every_column_of(WorkflowOverride, OVERRIDES)
 _this = OVERRIDES.c.name == sa.bindparam("name")
 
-PUT = prepared(
+PUT = statement_of(
     upsert(
         OVERRIDES,
         ("name", "enabled", "updated_at", "updated_by", "reason"),
@@ -38,9 +38,9 @@ PUT = prepared(
     ),
     WorkflowOverride,
 )
-FIND = prepared(sa.select(*_COLUMNS).where(_this), WorkflowOverride)
-IS_ENABLED = prepared(sa.select(OVERRIDES.c.enabled).where(_this))
-CLEAR = prepared(sa.delete(OVERRIDES).where(_this))
+FIND = statement_of(sa.select(*_COLUMNS).where(_this), WorkflowOverride)
+IS_ENABLED = statement_of(sa.select(OVERRIDES.c.enabled).where(_this))
+CLEAR = statement_of(sa.delete(OVERRIDES).where(_this))
 LIST = Listing("workflow_overrides", _COLUMNS, order=(OVERRIDES.c.name,), descending=False, row=WorkflowOverride)
 
 
@@ -49,7 +49,7 @@ class Overrides(Repository):
 
     def is_enabled(self, name: str) -> bool:
         """True if runs of this workflow may start. Every workflow without an override is enabled."""
-        values = {"name": valid.sought("name", name)}
+        values = {"name": valid.lookup_text("name", name)}
         return self._value(IS_ENABLED, values) is not False
 
     def put(self, name: str, *, enabled: bool, by: str | None = None, reason: str | None = None) -> WorkflowOverride:
@@ -59,17 +59,17 @@ class Overrides(Repository):
         queue; other runs go on. Names are compared exactly.
         """
         row: Row = {
-            "name": valid.identifier("name", name, _MOST.name),
+            "name": valid.identifier("name", name, _LIMITS.name),
             "enabled": valid.flag("enabled", enabled),
             "updated_at": self._now(),
-            "updated_by": valid.optional("by", by, _MOST.updated_by),
-            "reason": valid.optional_content("reason", reason, _MOST.reason),
+            "updated_by": valid.optional("by", by, _LIMITS.updated_by),
+            "reason": valid.optional_content("reason", reason, _LIMITS.reason),
         }
         return self._once(lambda unit: unit.rows(PUT, row), repeatable=True)[0]
 
     def find(self, name: str) -> WorkflowOverride | None:
         """Return the override of a workflow, or None if it has none."""
-        values = {"name": valid.sought("name", name)}
+        values = {"name": valid.lookup_text("name", name)}
         return self._find(FIND, values)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[WorkflowOverride]:
@@ -78,5 +78,5 @@ class Overrides(Repository):
 
     def clear(self, name: str) -> bool:
         """Delete a workflow's override, so that the workflow is enabled. Returns false if it had none."""
-        values = {"name": valid.sought("name", name)}
+        values = {"name": valid.lookup_text("name", name)}
         return self._once(lambda unit: unit.change(CLEAR, values), repeatable=True) > 0

@@ -19,7 +19,7 @@ from lastlight_state.db.lists.filters import CompoundFilter
 from lastlight_state.db.lists.listing import MOST_VALUES
 from lastlight_state.db.rows.statements import Row, bind, number
 from lastlight_state.db.schema.declarations import limits_of
-from lastlight_state.db.schema.indexes import beginning
+from lastlight_state.db.schema.indexes import first_chars
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows.tables import RUNS
 
@@ -33,7 +33,7 @@ SHORT = 2_000
 
 def preview(column: ColumnElement[str]) -> ColumnElement[str]:
     """Return the SQL expression for the beginning of a text, cut so short that an index can hold it."""
-    return beginning(column, PREVIEW)
+    return first_chars(column, PREVIEW)
 
 
 def short(column: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -41,20 +41,20 @@ def short(column: ColumnElement[Any]) -> ColumnElement[Any]:
     return case((func.length(cast(column, Text)) <= literal_column(str(SHORT)), column))
 
 
-_MOST = limits_of(RUNS)
+_LIMITS = limits_of(RUNS)
 
 _SLASH: sa.ColumnElement[str] = sa.literal_column("'/'")
 
 
-def normalised(owner: str | None, repo: str | None) -> tuple[str | None, str | None]:
+def normalise_repo(owner: str | None, repo: str | None) -> tuple[str | None, str | None]:
     """Return the owner and bare name to store. Blank text becomes None; raises `InvalidValue` for an invalid name."""
-    owner, repo = _trimmed("owner", owner), _trimmed("repo", repo)
+    owner, repo = _trim_name("owner", owner), _trim_name("repo", repo)
     if repo is not None and "/" in repo:
         embedded, _, repo = repo.partition("/")
         owner = owner or embedded
     if owner is not None and "/" in owner:
         raise InvalidValue("owner", "must not hold a slash")
-    return valid.optional("owner", owner, _MOST.owner), valid.optional("repo", repo, _MOST.repo)
+    return valid.optional("owner", owner, _LIMITS.owner), valid.optional("repo", repo, _LIMITS.repo)
 
 
 def split_legacy(owner: str | None, repo: str | None) -> tuple[str | None, str | None]:
@@ -64,7 +64,7 @@ def split_legacy(owner: str | None, repo: str | None) -> tuple[str | None, str |
     return owner, repo
 
 
-def _trimmed(where: str, value: str | None) -> str | None:
+def _trim_name(where: str, value: str | None) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
@@ -107,8 +107,8 @@ def bare(table: sa.Table, parameter: str = "repo_name") -> sa.ColumnElement[bool
 
 def repo_filter(repo: str) -> dict[str, dict[str, str]]:
     """Return the name of the filter for ``"owner/name"``, or for a bare name of any owner, with its parameters."""
-    owner, name = _named(None, repo)
-    return {"bare_repo": {"repo_name": name}} if owner is None else _owned(owner, name)
+    owner, name = _required_repo(None, repo)
+    return {"bare_repo": {"repo_name": name}} if owner is None else _owned_filter(owner, name)
 
 
 def repos_filter(given: str | Sequence[str]) -> Row:
@@ -150,20 +150,20 @@ def _unique(given: Iterable[dict[str, str]]) -> list[dict[str, str]]:
     return [dict(one) for one in sorted({tuple(sorted(each.items())) for each in given})]
 
 
-def owned(owner: str | None, name: str | None) -> dict[str, Row]:
+def owner_filter(owner: str | None, name: str | None) -> dict[str, Row]:
     """Return the name of the filter for one repository, with its parameters.
 
     Without an owner it finds only rows that have no owner.
     """
-    return _owned(*_named(owner, name))
+    return _owned_filter(*_required_repo(owner, name))
 
 
-def _named(owner: str | None, repo: str | None) -> tuple[str | None, str]:
-    owner, name = normalised(owner, repo)
+def _required_repo(owner: str | None, repo: str | None) -> tuple[str | None, str]:
+    owner, name = normalise_repo(owner, repo)
     if name is None:
         raise InvalidValue("repo", "must not be blank")
     return owner, name
 
 
-def _owned(owner: str | None, name: str) -> dict[str, Row]:
+def _owned_filter(owner: str | None, name: str) -> dict[str, Row]:
     return {"owned_repo": {"repo_owner": owner, "repo_name": name, "qualified": f"{owner}/{name}" if owner else name}}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from lastlight_state.clock import ago, lasted
+from lastlight_state.clock import ago, duration_text
 
 if TYPE_CHECKING:
     from lastlight_state.workflows.health.state import Blocked, RunState
@@ -105,7 +105,9 @@ def waits_text(blocked: Blocked, now: datetime | None) -> str:
         "workflow_disabled": f"waits, because the workflow *{blocked.id}* is switched off",
         "worker": "waits for a worker" + (f": {blocked.label}" if blocked.label else ""),
     }
-    lasting = "" if now is None or blocked.since is None else f", for {lasted(max(now - blocked.since, timedelta()))}"
+    lasting = (
+        "" if now is None or blocked.since is None else f", for {duration_text(max(now - blocked.since, timedelta()))}"
+    )
     until = "" if blocked.until is None else f", until {blocked.until:%Y-%m-%d %H:%M} UTC"
     return f"{told.get(blocked.kind, f'waits for {blocked.kind}')}{lasting}{until}"
 

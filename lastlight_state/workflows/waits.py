@@ -22,7 +22,7 @@ from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Statement, bind, constant, prepared
+from lastlight_state.db.rows.statements import Statement, bind, constant, statement_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, StaleVersion, StateError
@@ -35,7 +35,7 @@ from lastlight_state.workflows.shared import questions, rows, transitions
 from lastlight_state.workflows.shared.transitions import TransitionReason
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS, TRANSITIONS
 
-_MOST, _GATE, _TRANSITION = limits_of(RUNS), limits_of(APPROVALS), limits_of(TRANSITIONS)
+_LIMITS, _GATE, _TRANSITION = limits_of(RUNS), limits_of(APPROVALS), limits_of(TRANSITIONS)
 
 #: The most questions that one pause may name.
 MOST_GATES = 500
@@ -65,7 +65,7 @@ class _Said(TypedDict):
     detail: str | None
 
 
-def _checked(gates: Sequence[str], until: datetime | None, signal: str | None, correlation_id: str | None) -> Pause:
+def _check_pause(gates: Sequence[str], until: datetime | None, signal: str | None, correlation_id: str | None) -> Pause:
     """Check the arguments of a pause and return them. Raises `InvalidValue`."""
     ids = dict.fromkeys(valid.identifier("gates", gate, _GATE.id) for gate in valid.several("gates", gates))
     valid.at_most("gates", ids, MOST_GATES)
@@ -73,8 +73,8 @@ def _checked(gates: Sequence[str], until: datetime | None, signal: str | None, c
         raise InvalidValue("correlation_id", "must not be given without a signal")
     wait = Wait(
         until=None if until is None else aware_utc("until", until),
-        signal=valid.optional("signal", signal, _MOST.waiting_for),
-        correlation_id=valid.optional("correlation_id", correlation_id, _MOST.correlation_id),
+        signal=valid.optional("signal", signal, _LIMITS.waiting_for),
+        correlation_id=valid.optional("correlation_id", correlation_id, _LIMITS.correlation_id),
     )
     return Pause(gates=tuple(ids), wait=wait)
 
@@ -88,7 +88,7 @@ def _not_open(question: tuple[str, str] | None, question_id: str) -> StateError:
 
 
 #: The kind and status of a question of a run.
-QUESTION: Statement[tuple[str, str]] = prepared(
+QUESTION: Statement[tuple[str, str]] = statement_of(
     sa.union_all(
         *(
             sa.select(constant(kind).label("kind"), table.c.status).where(
@@ -122,7 +122,7 @@ class LockedWait(rows.LockedRun):
     correlation_id: str | None
 
 
-LOCK_WAIT = rows.locking(LockedWait)
+LOCK_WAIT = rows.lock_statement(LockedWait)
 
 #: Paused runs that wait for a signal.
 WAITING: Listing[RunSummary] = Listing(
@@ -173,7 +173,7 @@ class Waits(Repository):
         person paused the run and why. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``; then nothing changed.
         """
         now = self._now()
-        wanted = _checked(gates, until, signal, correlation_id)
+        wanted = _check_pause(gates, until, signal, correlation_id)
         said: _Said = {
             "by": valid.optional("by", by, _TRANSITION.actor),
             "detail": None if reason is None else valid.content("reason", reason, _TRANSITION.detail),
@@ -207,12 +207,12 @@ class Waits(Repository):
         Ids made by the store sort by their time of creation.
         """
         given = {
-            "signal": valid.identifier("signal", signal, _MOST.waiting_for),
-            "correlation_id": valid.optional("correlation_id", correlation_id, _MOST.correlation_id),
+            "signal": valid.identifier("signal", signal, _LIMITS.waiting_for),
+            "correlation_id": valid.optional("correlation_id", correlation_id, _LIMITS.correlation_id),
         }
         return self._viewing(page_of_runs(WAITING, given, limit, page_token))
 
-    def _waking(
+    def _wake_callback(
         self, unit: Unit, run_id: str, signal: str, correlation_id: str | None, at: datetime
     ) -> Callable[[], object] | None:
         """Lock the run. Return a callback that wakes the run, or None if the run does not wait for this signal.
@@ -253,6 +253,6 @@ def _expect_open(unit: Unit, run_id: str, gates: Sequence[str]) -> None:
 
 
 def _expect_unblocked(unit: Unit, run_id: str) -> None:
-    ids = questions.blocking(unit, run_id)
+    ids = questions.blocking_ids(unit, run_id)
     if ids:
         raise Conflict(f"run {run_id!r} waits for {', '.join(ids)}", code="gate_pending", ids=tuple(ids))

@@ -121,7 +121,7 @@ def dollars_of(micros: int, picos: int = 0) -> Decimal:
     return _WIDE.divide(Decimal(micros * MILLION + picos), _TRILLION)
 
 
-def mirrored(cost: Cost) -> float:
+def float_dollars(cost: Cost) -> float:
     """Return a cost as the nearest float in dollars, for the column that other programs read."""
     return float(dollars_of(*cost))
 

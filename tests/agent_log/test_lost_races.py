@@ -18,7 +18,7 @@ LINE = '{"type": "user"}\n'
 
 
 def _kept(log: Path) -> dict[str, int]:
-    return raw.kept(raw.directory_of(log))
+    return raw.stored_sizes(raw.directory_of(log))
 
 
 def test_a_result_that_another_stored_meanwhile_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

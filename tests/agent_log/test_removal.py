@@ -24,9 +24,9 @@ def test_a_log_goes_with_its_folder_or_not_at_all(tmp_path: Path) -> None:
     raw.mkdir(parents=True)
     (raw / "a.txt").write_text("whole")
     for kept in ("s-1.jsonl", "s-1/raw/a.txt"):
-        assert repair.judged(log, lambda name, _, kept=kept: name != kept) is None  # type: ignore[misc]
+        assert repair.removable_files(log, lambda name, _, kept=kept: name != kept) is None  # type: ignore[misc]
         assert not repair.remove(log, lambda name, _, kept=kept: name != kept)  # type: ignore[misc]
-    assert repair.judged(log, _any) == {"s-1.jsonl": len(LINE), "s-1/raw/a.txt": 5}
+    assert repair.removable_files(log, _any) == {"s-1.jsonl": len(LINE), "s-1/raw/a.txt": 5}
     assert repair.remove(log, _any)
     assert list(log.parent.iterdir()) == []
     assert repair.remove(log, _any)  # again

@@ -248,7 +248,7 @@ def test_a_store_that_is_closed_while_the_pool_is_full_closes_when_the_waits_are
         await asyncio.sleep(0)
         began = time.monotonic()
         assert store._lanes._own is not None
-        for lane in store._lanes._own._all:
+        for lane in store._lanes._own._all_lanes:
             lane.close()
         await asyncio.gather(*calls)
         took = time.monotonic() - began

@@ -14,8 +14,11 @@ ROOT = Path(__file__).parents[2]
 #: How a repository runs a work that may be several statements.
 UNITS = {"_writing", "_chained"}
 #: How it runs a lone statement that writes, and how it reads.
-LONE = {"_once", "_apart", "_changed", "_changed_as"}
-READS = {"_reading", "_viewing", "_find", "_find_as", "_one", "_one_as", "_all", "_all_as", "_value", "get", "find"}
+LONE = {"_once", "_apart", "_change_row", "_change_row_as"}
+READS = {
+    *("_reading", "_viewing", "_find", "_find_as", "_get_row", "_get_row_as", "_list_rows", "_list_rows_as", "_value"),
+    *("get", "find"),
+}
 #: Where the tests are that let somebody come in between. They name the call, as an id of a parameter or in words.
 RACES = ("test_locked_looks.py", "test_second_looks.py", "test_lost_races.py", "looks.py")
 
@@ -24,7 +27,7 @@ AT_ONCE = {
     "Cache.ensure": "reads the entry that stood in the way; tests/outputs/test_locked_looks.py",
     "Claims.heartbeat_many": "says why claims are lost",
     "Crons.retire": "reads what is stored after the statement that decided",
-    "Fires._held": "says why the claim is lost",
+    "Fires._write_held": "says why the claim is lost",
     "Inputs.override": "says which revision is in force",
     "Lifecycle.heartbeat": "says why it is refused",
     "Lifecycle.record_verification": "tells the feed of what the statement has changed",
@@ -45,8 +48,8 @@ FILES_AT_ONCE = {
     "files.open_directory": "opens to read",
     "files.listable": "opens to read",
     "files.sync": "opens to read",
-    "files._opened": "opens to read",
-    "repair._locked": "opens to read",
+    "files._open_child": "opens to read",
+    "repair._lock_log": "opens to read",
     "repair._size_if": "opens to read",
     "upkeep._pack_into": "under the run's lock, which Upkeep._pack takes before it looks",
     "upkeep._remove_leftovers": "under the run's lock, which Upkeep._pack takes before it looks",

@@ -19,7 +19,7 @@ from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.records import Record, needed_columns
 from lastlight_state.db.rows.statements import Family, Statement, every_column_of
-from lastlight_state.db.rows.writes import Chain, shaped
+from lastlight_state.db.rows.writes import Chain, cache_statements
 from lastlight_state.files.mailbox.shared.queries import TolerantSelect
 from lastlight_state.journal.models import SIGNALS
 from lastlight_state.journal.records import Sandbox, Signal
@@ -143,7 +143,9 @@ def test_a_statement_returns_the_columns_that_its_type_has(database: Database) -
 def test_a_statement_that_is_kept_by_its_arguments_names_its_type() -> None:
     """house H-70: a lone statement, and each part of a chain."""
     assert (take(frozenset({"run_id"})).row, sandbox(frozenset(), None).row) == (Signal, Sandbox)
-    chain = shaped(lambda: Chain(sa.delete(SIGNALS).returning(SIGNALS.c.seq), into=SIGNALS, values={}, row=tuple))()
+    chain = cache_statements(
+        lambda: Chain(sa.delete(SIGNALS).returning(SIGNALS.c.seq), into=SIGNALS, values={}, row=tuple)
+    )()
     assert (chain.head.row, chain.whole.row) == (None, tuple)
 
 

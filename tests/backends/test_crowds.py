@@ -48,8 +48,8 @@ def test_of_64_threads_none_has_a_second_turn_before_each_had_its_first(
     numbers = range(64)
 
     def twice(number: int) -> str:
-        normal._scope.writing(put(f"first-{number:02}"))
-        return normal._scope.writing(put(f"second-{number:02}"))
+        normal._scope.write(put(f"first-{number:02}"))
+        return normal._scope.write(put(f"second-{number:02}"))
 
     crowd.calls([partial(twice, number) for number in numbers])
     rows = sqlite_database.raw().execute("SELECT id FROM scratch_things ORDER BY rowid").fetchall()
@@ -73,7 +73,7 @@ def test_16_tasks_send_what_16_writes_by_hand_would(normal: StateStore, monkeypa
 
     def write(name: str) -> str:
         threads.add(threading.get_ident())
-        return normal._scope.once(put(name))
+        return normal._scope.one_statement(put(name))
 
     async def sixteen() -> list[str]:
         return list(await asyncio.gather(*(store._lanes.writers.run(partial(write, f"{n:02}")) for n in range(16))))
@@ -96,7 +96,7 @@ def test_of_1000_units_of_which_a_third_fail_exactly_the_others_are_stored(
             name = f"{number:04}"
             work = failing(name, number // 3 % 3) if number % 3 == 0 else put(name)
             try:
-                outcomes[number] = everywhere._scope.writing(work)
+                outcomes[number] = everywhere._scope.write(work)
             except Exception as error:  # noqa: BLE001 - judged below
                 outcomes[number] = type(error)
 
@@ -123,7 +123,7 @@ def test_tasks_that_are_cancelled_leave_the_others_unharmed(everywhere: StateSto
         return list(await asyncio.gather(*tasks, return_exceptions=True))
 
     async def once(name: str) -> str:
-        return await runs.run(partial(everywhere._scope.writing, put(name)))
+        return await runs.run(partial(everywhere._scope.write, put(name)))
 
     outcomes = asyncio.run(crowd())
     others = [f"{number:02}" for number in range(60) if number % 3]
@@ -140,6 +140,6 @@ def test_a_reader_sees_a_unit_only_after_its_commit(everywhere: StateStore, fres
         put("a")(unit)
         seen.append(stored(fresh_database))
 
-    everywhere._scope.writing(looking)
+    everywhere._scope.write(looking)
     seen.append(stored(fresh_database))
     assert seen == [[], ["a"]]

@@ -63,7 +63,7 @@ def works(backend: Backend, mode: Mode = Mode.WRITE) -> None:
 
 def test_a_transaction_that_a_signal_cut_off_as_it_began_is_not_left_open(backend: Backend) -> None:
     """backends B-87: what the exception interrupted may have succeeded before."""
-    within = "_acquired" if backend.dialect.name == "sqlite" else "acquire"
+    within = "_acquire_checkout" if backend.dialect.name == "sqlite" else "acquire"
     for mode in (Mode.WRITE, Mode.SNAPSHOT) * 2:
         with cut_off_after("execute", within=within), pytest.raises(Interrupted):
             backend.acquire(mode)
@@ -149,7 +149,7 @@ def test_a_unit_that_the_garbage_collector_ends_touches_its_connection_no_more(b
 
 def test_a_unit_in_memory_that_a_signal_cut_off_as_it_began_is_not_left_open(in_memory: Backend) -> None:
     """backends B-87, B-6."""
-    with cut_off_after("execute", within="_acquired"), pytest.raises(Interrupted):
+    with cut_off_after("execute", within="_acquire_checkout"), pytest.raises(Interrupted):
         in_memory.acquire(Mode.WRITE)
     works(in_memory)
 

@@ -120,7 +120,7 @@ def test_a_statement_that_fails_is_told_with_its_error(database: Database, engin
     store, heard = database.open(engine=engine), Heard(engine)
     sa.event.listen(engine, "handle_error", lambda _: 1 / 0)
     with pytest.raises(Conflict), store.transaction() as tx:
-        tx._scope.unit.plain("INSERT INTO workflow_overrides (name) VALUES ('w')")
+        tx._scope.unit.control("INSERT INTO workflow_overrides (name) VALUES ('w')")
     [failed], [error] = heard.failed, heard.errors
     assert isinstance(error, store.backend.driver_errors)
     assert failed.startswith("INSERT INTO workflow_overrides")
@@ -146,10 +146,10 @@ def test_a_connection_on_which_nobody_listens_executes_by_itself(database: Datab
     """backends B-142: nothing stands between a unit and the driver."""
     store = database.open(engine=engine)
     executes: list[Any] = []
-    store._scope.reading(lambda unit: executes.append(unit._execute))
+    store._scope.read(lambda unit: executes.append(unit._execute))
     Heard(engine)
-    store._scope.reading(lambda unit: executes.append(unit._execute))
-    assert [getattr(execute, "__name__", "") for execute in executes] == ["execute", "told"]
+    store._scope.read(lambda unit: executes.append(unit._execute))
+    assert [getattr(execute, "__name__", "") for execute in executes] == ["execute", "execute_and_tell"]
 
 
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.WARNING])

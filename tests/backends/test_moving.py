@@ -15,7 +15,7 @@ from support.scratch import NOTES, scratch_tables
 
 from lastlight_state import StateStore
 from lastlight_state.backends.base import Backend, Checkout, Mode
-from lastlight_state.backends.sqlite.driver import each, fetched
+from lastlight_state.backends.sqlite.driver import fetch_rows, iterate_rows
 from lastlight_state.errors import BackendError, BackendUnavailable, Conflict, StateError
 from lastlight_state.testing import Database
 
@@ -60,7 +60,7 @@ def stored(store: StateStore, most: int = 100) -> list[Any]:
 
 def given(store: StateStore, table: str) -> int | None:
     with writing(store) as (backend, checkout):
-        return backend.given(checkout, table, "number")
+        return backend.last_number(checkout, table, "number")
 
 
 def test_rows_that_are_loaded_are_streamed_as_they_are(scratch: StateStore) -> None:
@@ -209,7 +209,7 @@ def test_a_moment_that_finds_no_room_says_how_much_there_is(sqlite_database: Dat
 def test_an_error_between_two_rows_is_not_the_end_of_the_rows(sql: str) -> None:
     """house H-51: no row is left out in silence."""
     with closing(sqlite3.connect(":memory:")) as driver:
-        for read in (fetched, lambda cursor: list(each(cursor))):
+        for read in (fetch_rows, lambda cursor: list(iterate_rows(cursor))):
             cursor = driver.execute(sql, ("[-9223372036854775808, 5]",))
             with pytest.raises(sqlite3.OperationalError, match="integer overflow"):
                 read(cursor)

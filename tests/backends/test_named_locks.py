@@ -14,7 +14,7 @@ def _hold(store: StateStore, name: str, entered: threading.Event, leave: threadi
         entered.set()
         assert leave.wait(30)
 
-    store._scope.writing(work)
+    store._scope.write(work)
 
 
 def test_the_second_who_asks_waits_for_the_first_to_end(database: Database) -> None:

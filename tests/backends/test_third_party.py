@@ -38,7 +38,7 @@ NOTHING: dict[str, Callable[[Any, Any], object]] = {
     "analyze": lambda kind, own: kind.analyze(own, CHECKOUT, ["t"]),
     "identity": lambda kind, own: kind.identity(own, CHECKOUT),
     "snapshot": lambda kind, own: kind.snapshot(own, CHECKOUT, Path("never")) or None,
-    "packed": lambda kind, own: kind.packed(own, [sa.column("a")]),
+    "pack_columns": lambda kind, own: kind.pack_columns(own, [sa.column("a")]),
     "original": lambda kind, own: kind.original(own, None),
     "limit_ddl_waits": lambda kind, own: kind.limit_ddl_waits(own, CHECKOUT),
 }

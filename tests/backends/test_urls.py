@@ -103,7 +103,7 @@ def test_several_hosts_are_written_as_libpq_writes_them(given: str, host: str, p
         url = urls.parse(given + tail)
         assert (url.query.get("host"), url.query.get("port"), url.database) == (host, port, "state")
         assert url.query.get("target_session_attrs") == (tail.partition("=")[2] or None)
-        assert "secret" not in urls.redacted(given + tail)
+        assert "secret" not in urls.redact_url(given + tail)
 
 
 @with_each("hosts", ["a:x,b", "a,b:1:2", "[::1,b", "a,b/state?host=c"])
@@ -149,7 +149,7 @@ def test_a_url_that_does_not_parse_is_refused_without_repeating_it(given: str) -
 )
 def test_a_url_is_shown_without_its_passwords(given: str) -> None:
     """backends B-5."""
-    shown = urls.redacted(given)
+    shown = urls.redact_url(given)
     assert "secret" not in shown
     assert "@db/" in shown or "://db/" in shown
 
@@ -158,7 +158,7 @@ def test_a_url_is_shown_without_its_passwords(given: str) -> None:
 def test_the_url_of_a_file_that_is_shown_leads_back_to_the_file(path: str) -> None:
     """Commands that errors suggest carry it, unless a part of the path looks like a login, which is masked."""
     assume(not re.search(":.*@", path, re.DOTALL))
-    assert urls.parse(urls.redacted(Path(path))).database == str(Path(path))
+    assert urls.parse(urls.redact_url(Path(path))).database == str(Path(path))
 
 
 @with_each(
@@ -189,8 +189,8 @@ def test_a_mistyped_url_does_not_become_a_file(given: str) -> None:
 @with_each("given", ["/x/ana:a-secret@db/state.db", "./ana:a-secret@db", "sqlite:////x/ana:a-secret@db"])
 def test_what_looks_like_a_login_is_masked_in_a_path_too(given: str) -> None:
     """backends B-5: passwords in no text."""
-    assert "secret" not in urls.redacted(given)
-    assert "***" in urls.redacted(given)
+    assert "secret" not in urls.redact_url(given)
+    assert "***" in urls.redact_url(given)
 
 
 def test_what_is_neither_a_text_nor_a_path_is_refused() -> None:

@@ -40,18 +40,18 @@ def grow(checkpoints: Any, steps: int, size: int = 10) -> None:
 def fetching(store: Any) -> Iterator[list[int]]:
     """Collect how many bytes each statement of the block fetches."""
     backend, taken = store.backend, []
-    fetched = backend.fetched
+    fetch_rows = backend.fetch_rows
 
     def counted(cursor: Any) -> Any:
-        rows = fetched(cursor)
+        rows = fetch_rows(cursor)
         taken.append(sum(len(cell) if isinstance(cell, str | bytes) else 8 for row in rows for cell in row))
         return rows
 
-    backend.fetched = counted
+    backend.fetch_rows = counted
     try:
         yield taken
     finally:
-        backend.fetched = fetched
+        backend.fetch_rows = fetch_rows
 
 
 @pytest.mark.parametrize("call", ["keep_latest", "delete_runs"])

@@ -82,7 +82,7 @@ def test_many_writes_and_few_are_stored_alike(database: Database) -> None:
         assert [one.content.data for one in c.get("t").writes if one.task == task] == [
             one.content.data for one in writes("first")
         ]
-        c.put_writes("t", "step-1", task, writes("third"), taken="replace")
+        c.put_writes("t", "step-1", task, writes("third"), on_conflict="replace")
         assert [one.content.data for one in c.get("t").writes if one.task == task] == [
             one.content.data for one in writes("third")
         ]

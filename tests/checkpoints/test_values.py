@@ -15,7 +15,7 @@ from support.each import with_each
 
 from lastlight_state import CorruptData
 from lastlight_state.checkpoints import Content, NewCheckpoint
-from lastlight_state.checkpoints.changes import change_between, changed
+from lastlight_state.checkpoints.changes import apply_changes, change_between
 from lastlight_state.checkpoints.values import chain
 from lastlight_state.testing import Database, racing
 from lastlight_state.testing.postgres import connect
@@ -36,7 +36,7 @@ def rows(database: Database, columns: str, order: str = "channel, number, versio
 @settings(max_examples=200, deadline=None)
 def test_a_change_makes_one_value_of_any_other(before: bytes, after: bytes) -> None:
     """checkpoints CK-20."""
-    assert changed(before, change_between(before, after)) == after
+    assert apply_changes(before, change_between(before, after)) == after
 
 
 @given(st.lists(st.binary(max_size=100), min_size=1, max_size=8))
@@ -44,7 +44,7 @@ def test_a_change_makes_one_value_of_any_other(before: bytes, after: bytes) -> N
 def test_changes_one_after_the_other_make_the_last_value(several: list[bytes]) -> None:
     """checkpoints CK-20: also where values between are empty."""
     changes = [change_between(before, after) for before, after in pairwise(several)]
-    assert changed(several[0], *changes) == several[-1]
+    assert apply_changes(several[0], *changes) == several[-1]
 
 
 @given(st.integers(0, 2**32), st.integers(0, 5))
@@ -57,7 +57,7 @@ def test_a_change_makes_one_value_of_an_edited_one(seed: int, edits: int) -> Non
     for _ in range(edits):
         start = source.randrange(len(after) + 1)
         after[start : start + source.randrange(60)] = source.randbytes(source.randrange(60))
-    assert changed(before, change_between(before, bytes(after))) == bytes(after)
+    assert apply_changes(before, change_between(before, bytes(after))) == bytes(after)
 
 
 @with_each(
@@ -79,14 +79,14 @@ def test_a_small_difference_is_a_small_change(edit: Any) -> None:
     before = noise(100 * KB)
     after = edit(before)
     made = change_between(before, after)
-    assert (changed(before, made) == after, len(made) < 400) == (True, True)
+    assert (apply_changes(before, made) == after, len(made) < 400) == (True, True)
 
 
 @with_each("damage", [b"\1", b"\xff" * 24, change_between(b"ab", b"abc")[:-1], change_between(b"abcdef", b"abcdefg")])
 def test_a_change_that_does_not_fit_is_an_error(damage: bytes) -> None:
     """checkpoints CK-22."""
     with pytest.raises(ValueError, match=r"takes|ends"):
-        changed(b"ab", damage)
+        apply_changes(b"ab", damage)
 
 
 def test_the_values_before_are_those_with_the_lowest_bit_cleared() -> None:

@@ -167,15 +167,15 @@ def test_an_override_says_one_thing(sqlite_database: Database, words: list[str])
 def test_a_user_without_a_name_is_the_operator(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     """maintenance OP-81: as in a container without a list of users, in whichever way a version of Python says so."""
     monkeypatch.setattr(getpass, "getuser", _raising(error))
-    assert arguments.acting("ana") == "ana"
-    assert arguments.acting(None) == "operator"
+    assert arguments.acting_person("ana") == "ana"
+    assert arguments.acting_person(None) == "operator"
 
 
 def test_a_defect_makes_nobody_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     """maintenance OP-81."""
     monkeypatch.setattr(getpass, "getuser", _raising(RuntimeError))
     with pytest.raises(RuntimeError):
-        arguments.acting(None)
+        arguments.acting_person(None)
 
 
 def _raising(error: type[Exception]) -> Callable[[], str]:

@@ -68,7 +68,7 @@ def test_a_listener_hears_its_own_block_alone() -> None:
     """maintenance OP-111: nobody listens outside."""
     heard: list[Progress] = []
     progress.tell("before", 1)
-    with progress.listening(heard.append):
+    with progress.report_to(heard.append):
         progress.tell("within", 2)
     progress.tell("after", 3)
     assert heard == [Progress("within", 2, None, "rows")]

@@ -104,7 +104,7 @@ def test_a_password_that_begins_as_another_one_is_hidden_whole() -> None:
         secrets = Secrets()
         for password in order:
             secrets.learn(password)
-        assert secrets.hidden("landing land lan") == "*** *** lan"
+        assert secrets.redact("landing land lan") == "*** *** lan"
 
 
 @with_each(
@@ -125,4 +125,4 @@ def test_passwords_are_found_by_their_place_and_by_their_text(text: str, hidden:
     secrets = Secrets()
     for password in ("wonderland", "wonder land", "abc"):
         secrets.learn(password)
-    assert secrets.hidden(text) == hidden
+    assert secrets.redact(text) == hidden

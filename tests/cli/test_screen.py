@@ -138,12 +138,12 @@ def test_no_text_of_any_make_steers_the_terminal(code: int) -> None:
     ],
 )
 def test_values_are_one_line_each(value: Any, text: str) -> None:
-    assert Screen(io.StringIO()).shown(value) == text
+    assert Screen(io.StringIO()).format_value(value) == text
 
 
 def test_times_are_local_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """maintenance OP-70."""
     moment = datetime(2026, 2, 3, 12, 34, 56, 789_000, tzinfo=UTC)
-    shown = Screen(io.StringIO(), local=True).shown(moment)
+    shown = Screen(io.StringIO(), local=True).format_value(moment)
     assert datetime.fromisoformat(shown) == moment
     assert not shown.endswith("Z")

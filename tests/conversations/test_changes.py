@@ -226,7 +226,7 @@ def test_who_follows_is_told_that_the_session_was_gone_although_another_has_its_
     watch = watch_for(every_backend._scope)
     frozen_clock.advance(timedelta(days=31))
     every_backend.maintenance.prune.run(PrunePolicy(keep_n=0))
-    watch.grown({"s": 1}, LONG)
+    watch.wait_for_growth({"s": 1}, LONG)
     with watch._lock:  # nobody looks again before the follower does
         c.sessions.create(NewSession("s"))
         with pytest.raises(NotFound):
@@ -382,7 +382,7 @@ def test_a_change_that_comes_after_the_first_look_ends_a_waiting_coroutine(
 
     assert asyncio.run(wait(2, 0.01)) == []
     lifecycle = every_backend.conversations.lifecycle
-    happened = before(monkeypatch, Waker, "arrived", lambda: lifecycle.transition(session_id, "running"))
+    happened = before(monkeypatch, Waker, "wait_for_arrival", lambda: lifecycle.transition(session_id, "running"))
     assert asyncio.run(wait(2, LONG)) == [3]
     assert happened
 

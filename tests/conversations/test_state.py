@@ -17,7 +17,7 @@ from lastlight_state.conversations import (
     exit_code,
     status_of_exit_code,
 )
-from lastlight_state.conversations.state import derived
+from lastlight_state.conversations.state import derive_state
 from lastlight_state.testing import FrozenClock
 
 NOW = datetime(2026, 2, 3, 12, tzinfo=UTC)
@@ -37,7 +37,7 @@ FACTS: dict[str, Any] = {
 
 def state(**facts: Any) -> dict[str, Any]:
     ages = {name: NOW - value if isinstance(value, timedelta) else value for name, value in facts.items()}
-    return derived({**FACTS, **ages}, NOW, Limits())
+    return derive_state({**FACTS, **ages}, NOW, Limits())
 
 
 FRESH = timedelta(seconds=90)

@@ -113,7 +113,7 @@ def test_what_holds_a_message_is_found_by_indexes(database: Database) -> None:
     plan = plan_of(database, store, messages.USES, used, in_order=True)
     assert [line for line in plan.text.splitlines() if "SCAN " in line and "held" not in line] == []
     assert "Seq Scan" not in plan.text
-    placed = branching.placed([{"id": "p", "branch_id": "b", "ord": 1}])
+    placed = branching.position_parameters([{"id": "p", "branch_id": "b", "ord": 1}])
     assert not plan_of(database, store, branching.ORDER, placed, in_order=True).scans_the_table
 
 

@@ -10,12 +10,12 @@ from support.scratch import THINGS
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.backends.postgres import bulk
 from lastlight_state.db.rows.batches import Column
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import bind, statement_of
 from lastlight_state.db.schema import columns
 
 AT = datetime(2026, 2, 3, 12, 34, 56, 789_000, tzinfo=UTC)
-INSERT = prepared(sa.insert(THINGS).values({one.name: bind(one.name, one) for one in THINGS.c}))
-ALL = prepared(sa.select(THINGS).order_by(THINGS.c.id))
+INSERT = statement_of(sa.insert(THINGS).values({one.name: bind(one.name, one) for one in THINGS.c}))
+ALL = statement_of(sa.select(THINGS).order_by(THINGS.c.id))
 NOTHING: dict[str, Any] = dict.fromkeys(("kind", "number", "real", "flag", "json"))
 
 
@@ -28,8 +28,8 @@ class Size(IntEnum):
 
 
 def insert(store: StateStore, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    store._scope.writing(lambda unit: unit.insert(THINGS, INSERT, rows))
-    return store._scope.reading(lambda unit: unit.rows(ALL))
+    store._scope.write(lambda unit: unit.insert(THINGS, INSERT, rows))
+    return store._scope.read(lambda unit: unit.rows(ALL))
 
 
 def row(place: int, **values: Any) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def test_a_wrong_value_among_many_rows_is_refused_as_in_a_single_one(
     rows = [row(i, **({name: value} if i == 150 else {})) for i in range(300)]
     with pytest.raises(InvalidValue, match=problem):
         insert(scratch, rows)
-    assert scratch._scope.reading(lambda unit: unit.rows(ALL)) == []
+    assert scratch._scope.read(lambda unit: unit.rows(ALL)) == []
 
 
 def test_a_value_that_no_column_has_is_named() -> None:

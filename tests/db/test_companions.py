@@ -60,14 +60,14 @@ class Asked:
 def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Asked]]:
     """The pages that lists are asked for in the block, one for each statement."""
     found: list[Asked] = []
-    placed = Listing.placed
+    placed = Listing.rows_after
 
     def note(self: Listing, unit: Any, chosen: Any, key: Any, limit: int, *, also: Any = ()) -> Any:
         found.append(Asked(self, dict(chosen), dict(also)))
         return placed(self, unit, chosen, key, limit, also=dict(also))
 
     with monkeypatch.context() as patched:
-        patched.setattr(Listing, "placed", note)
+        patched.setattr(Listing, "rows_after", note)
         yield found
 
 

@@ -12,7 +12,7 @@ from support.scratch import THINGS
 
 from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.backends.facts import Unreadable
-from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.rows.statements import statement_of
 from lastlight_state.errors import CorruptData
 from lastlight_state.journal import NewEvent
 from lastlight_state.messaging import ConversationKey
@@ -213,7 +213,7 @@ def test_a_number_that_only_the_database_can_hold_is_damage(postgres_database: D
         store.workflows.runs.get("run-0")
     assert (refused.value.key, refused.value.column) == ("run-0", "scratch")
     with Checkout(Mode.READ, store.backend) as checkout:
-        [row] = store.backend.fetched(checkout.driver.execute("SELECT 'x', '1e5000'::jsonb, NULL::jsonb, 5"))
+        [row] = store.backend.fetch_rows(checkout.driver.execute("SELECT 'x', '1e5000'::jsonb, NULL::jsonb, 5"))
     assert (row[0], str(row[1]), row[2:]) == ("x", "1" + "0" * 5000, (None, 5))
     assert isinstance(row[1], Unreadable)
 
@@ -247,8 +247,8 @@ def test_a_run_whose_question_cannot_be_read_hides_no_unhealthy_runs(database: D
 
 
 c = THINGS.c
-FIRST = prepared(sa.select(c.id, c.at).order_by(c.id).limit(sa.bindparam("limit", type_=sa.Integer)))
-UNKEYED = prepared(sa.select(c.kind.label("run_id"), c.id.concat("").label("name"), c.at))
+FIRST = statement_of(sa.select(c.id, c.at).order_by(c.id).limit(sa.bindparam("limit", type_=sa.Integer)))
+UNKEYED = statement_of(sa.select(c.kind.label("run_id"), c.id.concat("").label("name"), c.at))
 
 
 def things(store: StateStore, names: str) -> None:
@@ -265,7 +265,7 @@ def test_rows_behind_a_damaged_one_fill_the_limit_as_far_as_there_are_any(scratc
     things(scratch, "abcde")
 
     def first(limit: int) -> str:
-        found = scratch._scope.reading(lambda unit: unit.first_sound(FIRST, {}, limit))
+        found = scratch._scope.read(lambda unit: unit.first_readable_rows(FIRST, {}, limit))
         return "".join(row["id"] for row in found)
 
     assert [first(limit) for limit in (1, 2, 4, 5, 9)] == ["b", "bc", *["bcde"] * 3]
@@ -275,5 +275,5 @@ def test_a_damaged_row_without_its_primary_key_is_known_by_one_name(scratch: Sta
     """house H-52."""
     things(scratch, "a")
     with pytest.raises(CorruptData) as refused:
-        scratch._scope.reading(lambda unit: unit.rows(UNKEYED))
+        scratch._scope.read(lambda unit: unit.rows(UNKEYED))
     assert (refused.value.key, refused.value.column) == ("a", "at")

@@ -24,7 +24,7 @@ from lastlight_state.db.schema.declarations import (
     ColumnLimits,
     Setting,
     UndeclaredColumn,
-    described,
+    describe_table,
     json_column,
     limits_of,
     text_column,
@@ -59,7 +59,7 @@ def test_a_column_of_text_or_json_that_does_not_say_its_limit_does_not_load() ->
 
         class Endless(Trial):
             __tablename__ = "endless"
-            __table_args__ = described("what is tried", kept="for a test")
+            __table_args__ = describe_table("what is tried", kept="for a test")
             id: Mapped[int] = mapped_column(primary_key=True)
             said: Mapped[str] = mapped_column(Text, info={"personal": False})
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, NewType, TypeVar
 import pytest
 from support.each import with_each
 
-from lastlight_state.db.gate import checked, guarded
+from lastlight_state.db.gate import check_arguments, guard_arguments
 from lastlight_state.errors import InvalidValue
 
 Item = TypeVar("Item")
@@ -43,7 +43,7 @@ def taking(hint: Any) -> Callable[[Any], list[Any]]:
         return [given]
 
     call.__annotations__ = {"given": hint, "return": list}
-    return checked(call)
+    return check_arguments(call)
 
 
 FITS: list[tuple[Any, Any]] = [
@@ -130,7 +130,7 @@ def test_a_checked_call_with_an_unfit_argument_does_nothing() -> None:
     """backends B-86: nothing stored."""
     made: list[int] = []
 
-    @checked
+    @check_arguments
     def call(amount: int) -> None:
         made.append(amount)
 
@@ -139,7 +139,7 @@ def test_a_checked_call_with_an_unfit_argument_does_nothing() -> None:
     assert made == []
 
 
-@guarded
+@guard_arguments
 def divide(number: int, by: int, *, error: type[Exception] | None = None) -> float:
     if error is not None:
         raise error("of its own")
@@ -164,7 +164,7 @@ def test_what_says_nothing_of_an_argument_is_raised_as_it_is() -> None:
         divide("a", 0, error=RuntimeError)  # type: ignore[arg-type]
 
 
-@with_each("call", [divide, checked(lambda: None)], ids=["guarded", "checked"])
+@with_each("call", [divide, check_arguments(lambda: None)], ids=["guarded", "checked"])
 def test_an_argument_that_is_not_there_is_the_callers_own_mistake(call: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match="unexpected keyword"):
         call(nothing=5)

@@ -67,7 +67,7 @@ def stored(store: StateStore, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def page(store: StateStore, listing: Listing, limit: int, token: str | None = None, **given: Any) -> Page[str]:
-    found = store._scope.reading(lambda unit: listing.page(unit, limit=limit, page_token=token, given=given))
+    found = store._scope.read(lambda unit: listing.page(unit, limit=limit, page_token=token, given=given))
     return map_page(found, lambda row: str(row["id"]))
 
 
@@ -229,5 +229,5 @@ def test_a_list_may_show_the_columns_of_its_order_under_other_names(scratch: Sta
     stored(scratch, [{"id": key, "at": made_at, "kind": "a", "number": 0} for key, made_at in at.items()])
     pages = [["t4", "t3"], ["t2", "t1"], ["t0"]]
     assert every_page(scratch, listing, 2) == every_page(scratch, listing, 2, kinds=["a", "b"]) == pages
-    first = scratch._scope.reading(lambda unit: listing.page(unit, limit=1))
+    first = scratch._scope.read(lambda unit: listing.page(unit, limit=1))
     assert first.items[0]["made_at"] == at["t4"]

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from hypothesis import given, strategies as st
 from support.each import with_each
 
-from lastlight_state.db.lists.pages import LONGEST, after, after_values, checked, decode_token, encode_token, key
+from lastlight_state.db.lists.pages import LONGEST, after, after_values, check_key, decode_token, encode_token, key
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 
@@ -96,17 +96,17 @@ def test_a_page_is_walked_and_counted_like_its_items() -> None:
 def test_parts_of_a_key_reach_to_the_ends_of_their_kinds() -> None:
     """house H-13."""
     given = [-(2**63), 2**63 - 1, 0, 3, True, "x" * LONGEST]
-    assert checked(given, (int, int, range(4), range(4), bool, str)) == given
+    assert check_key(given, (int, int, range(4), range(4), bool, str)) == given
     with pytest.raises(InvalidValue, match="this one is damaged"):
-        checked([-(2**63) - 1], (int,))
+        check_key([-(2**63) - 1], (int,))
 
 
 def test_a_part_may_be_missing_where_that_is_permitted() -> None:
     """house H-13."""
-    assert checked([None, "a"], (str, str), nullable=True) == [None, "a"]
+    assert check_key([None, "a"], (str, str), nullable=True) == [None, "a"]
     for wrong, nullable in (([None, "a"], False), (["a", 5], True)):
         with pytest.raises(InvalidValue, match="this one is damaged"):
-            checked(wrong, (str, str), nullable=nullable)
+            check_key(wrong, (str, str), nullable=nullable)
 
 
 ROWS = sa.table("rows", sa.column("at", sa.Integer), sa.column("id", sa.Text))

@@ -10,20 +10,20 @@ from lastlight_state import StateStore
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.rows.statements import statement_of
 from lastlight_state.errors import InvalidValue, NotFound
 
 AT = datetime(2026, 2, 3, tzinfo=UTC)
 c = THINGS.c
-INSERT = prepared(
+INSERT = statement_of(
     sa.insert(THINGS)
     .values(id=sa.bindparam("id"), at=sa.bindparam("at", type_=c.at.type), kind=sa.bindparam("kind"))
     .returning(c.id, c.kind)
 )
-CHANGE = prepared(sa.update(THINGS).where(c.id == sa.bindparam("key")).values(kind="z").returning(c.id, c.kind))
-GET = prepared(sa.select(c.id, c.kind).where(c.id == sa.bindparam("id")))
-ALL = prepared(sa.select(c.id, c.kind).order_by(c.id))
-COUNT = prepared(sa.select(sa.func.count()).select_from(THINGS))
+CHANGE = statement_of(sa.update(THINGS).where(c.id == sa.bindparam("key")).values(kind="z").returning(c.id, c.kind))
+GET = statement_of(sa.select(c.id, c.kind).where(c.id == sa.bindparam("id")))
+ALL = statement_of(sa.select(c.id, c.kind).order_by(c.id))
+COUNT = statement_of(sa.select(sa.func.count()).select_from(THINGS))
 LIST = Listing("things", [c.id, c.at, c.kind], order=[c.at, c.id], filters={"kind": c.kind == sa.bindparam("kind")})
 
 
@@ -37,7 +37,9 @@ def things(scratch: StateStore) -> Repository:
     """A repository over three things."""
     repository = Repository(scratch._context)
     for name, kind in (("t1", "a"), ("t2", "b"), ("t3", "a")):
-        assert repository._changed_as(Thing, INSERT, {"id": name, "kind": kind, "at": AT}) == Thing(id=name, kind=kind)
+        assert repository._change_row_as(Thing, INSERT, {"id": name, "kind": kind, "at": AT}) == Thing(
+            id=name, kind=kind
+        )
     return repository
 
 
@@ -47,26 +49,26 @@ def test_one_row_is_found_or_is_none(things: Repository) -> None:
 
 
 def test_a_row_that_must_be_there_is_not_found_by_its_kind_and_key(things: Repository) -> None:
-    assert things._one_as(Thing, GET, {"id": "t1"}, kind="thing", key="t1").kind == "a"
+    assert things._get_row_as(Thing, GET, {"id": "t1"}, kind="thing", key="t1").kind == "a"
     with pytest.raises(NotFound, match="t9") as raised:
-        things._one_as(Thing, GET, {"id": "t9"}, kind="thing", key="t9")
+        things._get_row_as(Thing, GET, {"id": "t9"}, kind="thing", key="t9")
     assert raised.value.kind == "thing"
 
 
 def test_a_key_that_no_database_can_hold_is_an_invalid_value_on_both(things: Repository) -> None:
     with pytest.raises(InvalidValue, match="NUL"):
-        things._one_as(Thing, GET, {"id": "t\0"}, kind="thing", key="t\0")
+        things._get_row_as(Thing, GET, {"id": "t\0"}, kind="thing", key="t\0")
 
 
 def test_all_rows_and_a_single_value_are_read(things: Repository) -> None:
-    assert [thing.id for thing in things._all_as(Thing, ALL)] == ["t1", "t2", "t3"]
+    assert [thing.id for thing in things._list_rows_as(Thing, ALL)] == ["t1", "t2", "t3"]
     assert things._value(COUNT) == 3
     assert things._value(GET, {"id": "t9"}) is None
 
 
 def test_a_write_gives_its_row_or_none_where_it_changed_nothing(things: Repository) -> None:
-    assert things._changed_as(Thing, CHANGE, {"key": "t2"}, repeatable=True) == Thing(id="t2", kind="z")
-    assert things._changed_as(Thing, CHANGE, {"key": "t9"}) is None
+    assert things._change_row_as(Thing, CHANGE, {"key": "t2"}, repeatable=True) == Thing(id="t2", kind="z")
+    assert things._change_row_as(Thing, CHANGE, {"key": "t9"}) is None
 
 
 def test_a_page_is_filtered_limited_and_goes_on(things: Repository) -> None:

@@ -8,17 +8,17 @@ from support.scratch import THINGS, scratch_tables
 from support.sent import Sent, recorded
 
 from lastlight_state import StateStore
-from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.rows.statements import statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, NestedTransaction
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 
 c = THINGS.c
-INSERT = prepared(
+INSERT = statement_of(
     sa.insert(THINGS).values(id=sa.bindparam("id"), at=sa.literal_column("'2026-02-03T00:00:00.000Z'", c.at.type))
 )
-COUNT = prepared(sa.select(sa.func.count()).select_from(THINGS))
+COUNT = statement_of(sa.select(sa.func.count()).select_from(THINGS))
 
 
 def kinds(sent: Sent) -> list[str]:
@@ -37,13 +37,13 @@ def test_each_way_of_running_sends_what_it_says(database: Database) -> None:
     with recorded(database) as (store, sent), scratch_tables(store):
         scope = store._scope
         sent.clear()
-        scope.reading(count)
+        scope.read(count)
         assert kinds(sent) == ["SELECT"]
-        scope.once(lambda unit: unit.change(INSERT, {"id": "a"}))
+        scope.one_statement(lambda unit: unit.change(INSERT, {"id": "a"}))
         assert kinds(sent) == ["INSERT"]
-        scope.viewing(count)
+        scope.view(count)
         assert kinds(sent) == ["BEGIN", "SELECT", "COMMIT"]
-        scope.writing(lambda unit: (count(unit), unit.change(INSERT, {"id": "b"})))
+        scope.write(lambda unit: (count(unit), unit.change(INSERT, {"id": "b"})))
         assert kinds(sent) == ["BEGIN", "SELECT", "INSERT", "COMMIT"]
 
 
@@ -51,10 +51,10 @@ def test_writing_units_of_sqlite_take_their_lock_at_once(sqlite_database: Databa
     """backends B-21: ``BEGIN IMMEDIATE``, never upgraded; reading ones are deferred."""
     with recorded(sqlite_database) as (store, sent), scratch_tables(store):
         sent.clear()
-        store._scope.writing(count)
+        store._scope.write(count)
         assert sent[0] == "BEGIN IMMEDIATE"
         sent.clear()
-        store._scope.viewing(count)
+        store._scope.view(count)
         assert sent[0] == "BEGIN DEFERRED"
 
 
@@ -82,19 +82,19 @@ def test_a_call_that_fails_inside_a_block_takes_its_hooks_along(scratch: StateSt
     ran: list[str] = []
     with scratch.transaction() as tx:
         scope = tx.workflows.runs._scope
-        scope.writing(lambda unit: unit.after_commit(lambda: ran.append("kept")))
+        scope.write(lambda unit: unit.after_commit(lambda: ran.append("kept")))
         with pytest.raises(Conflict):
-            scope.writing(fail_after)
-        assert scope.reading(count) == 0
+            scope.write(fail_after)
+        assert scope.read(count) == 0
     assert ran == ["kept"]
-    assert scratch._scope.reading(count) == 0
+    assert scratch._scope.read(count) == 0
 
 
 def test_a_unit_that_fails_leaves_nothing_and_runs_no_hook(scratch: StateStore) -> None:
     """backends B-40."""
     with pytest.raises(Conflict):
-        scratch._scope.writing(fail_after)
-    assert scratch._scope.reading(count) == 0
+        scratch._scope.write(fail_after)
+    assert scratch._scope.read(count) == 0
 
 
 def test_a_named_lock_keeps_units_of_the_same_name_apart_and_ends_with_them(scratch: StateStore) -> None:
@@ -105,17 +105,17 @@ def test_a_named_lock_keeps_units_of_the_same_name_apart_and_ends_with_them(scra
         unit.named_lock("name")
         return count(unit)
 
-    assert [scratch._scope.writing(work) for _ in range(2)] == [0, 0]
+    assert [scratch._scope.write(work) for _ in range(2)] == [0, 0]
 
 
 def test_values_of_a_unit_are_told_apart_from_nothing(scratch: StateStore) -> None:
-    missing = prepared(sa.select(c.id, c.kind).where(c.id == sa.bindparam("id")))
-    scratch._scope.once(lambda unit: unit.change(INSERT, {"id": "a"}))
+    missing = statement_of(sa.select(c.id, c.kind).where(c.id == sa.bindparam("id")))
+    scratch._scope.one_statement(lambda unit: unit.change(INSERT, {"id": "a"}))
     scope = scratch._scope
-    assert scope.reading(lambda unit: unit.row(missing, {"id": "a"})) == {"id": "a", "kind": None}
-    assert scope.reading(lambda unit: unit.row(missing, {"id": "b"})) is None
-    assert scope.reading(lambda unit: unit.value(missing, {"id": "b"})) is None
-    assert scope.reading(lambda unit: unit.rows(missing, {"id": "b"})) == []
+    assert scope.read(lambda unit: unit.row(missing, {"id": "a"})) == {"id": "a", "kind": None}
+    assert scope.read(lambda unit: unit.row(missing, {"id": "b"})) is None
+    assert scope.read(lambda unit: unit.value(missing, {"id": "b"})) is None
+    assert scope.read(lambda unit: unit.rows(missing, {"id": "b"})) == []
 
 
 def test_a_block_whose_statement_was_cut_off_refuses_no_later_call(scratch: StateStore) -> None:

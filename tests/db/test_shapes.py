@@ -28,13 +28,13 @@ MIB = 2**20
 FEW = {
     "backends.known_faults._log_once",
     "cli.commands.demo.agent.segments",
-    "db.schema.base._told",
+    "db.schema.base._repr_attributes",
     "db.schema.declarations.limits_of",
-    "migrations.drift._listed",
+    "migrations.drift._listed_entries",
     "migrations.mending._made_by_revisions",
     "migrations.outlines._outline_of",
     "settings._warn_of",
-    "telemetry._known",
+    "telemetry._method_facts",
     "workflows.shared.presenting._engine_writes",
 }
 WORDS = ["queued", "running", "paused", "succeeded", "failed", "cancelled"]

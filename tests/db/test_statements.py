@@ -15,7 +15,7 @@ from lastlight_state import StateStore, codec
 from lastlight_state.db.lists import filters
 from lastlight_state.db.rows import parameters, shapes
 from lastlight_state.db.rows.compiled import Compiled
-from lastlight_state.db.rows.statements import AnyOf, Family, Statement, among, constant, number, prepared
+from lastlight_state.db.rows.statements import AnyOf, Family, Statement, among, constant, number, statement_of
 from lastlight_state.db.schema import columns
 from lastlight_state.errors import CorruptData
 from lastlight_state.testing import Database
@@ -24,8 +24,8 @@ from lastlight_state.workflows import PhaseEntry, Trigger
 AT = datetime(2026, 2, 3, 12, 34, 56, 789_000, tzinfo=UTC)
 c = THINGS.c
 
-INSERT = prepared(sa.insert(THINGS).values({one.name: sa.bindparam(one.name, type_=one.type) for one in c}))
-GET = prepared(sa.select(THINGS).where(c.id == sa.bindparam("id")))
+INSERT = statement_of(sa.insert(THINGS).values({one.name: sa.bindparam(one.name, type_=one.type) for one in c}))
+GET = statement_of(sa.select(THINGS).where(c.id == sa.bindparam("id")))
 IN = Family("id", lambda ids: sa.select(c.id).where(c.id.in_(ids)).order_by(c.id))
 
 THING = {"id": "t1", "at": AT, "kind": "a", "number": 2**63 - 1, "real": 0.1, "flag": True, "json": {"n": [1, None]}}
@@ -34,11 +34,11 @@ THING = {"id": "t1", "at": AT, "kind": "a", "number": 2**63 - 1, "real": 0.1, "f
 def insert(store: StateStore, **values: Any) -> None:
     row = {**THING, **values}
     row["json"] = None if row["json"] is None else codec.encode("json", row["json"], max_bytes=1000)
-    assert store._scope.writing(lambda unit: unit.change(INSERT, row)) == 1
+    assert store._scope.write(lambda unit: unit.change(INSERT, row)) == 1
 
 
 def get(store: StateStore, thing: str = "t1") -> dict[str, Any] | None:
-    return store._scope.reading(lambda unit: unit.row(GET, {"id": thing}))
+    return store._scope.read(lambda unit: unit.row(GET, {"id": thing}))
 
 
 @contextmanager
@@ -70,11 +70,11 @@ def test_a_statement_is_compiled_once_for_all_stores_and_threads(
     scratch: StateStore, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """backends B-60: compiled once per dialect."""
-    statement = prepared(sa.select(c.id, c.number).where(c.number > sa.bindparam("number")))
+    statement = statement_of(sa.select(c.id, c.number).where(c.number > sa.bindparam("number")))
     other = database.open()
     with compilations(monkeypatch) as compiled:
         for store in (scratch, other, scratch):
-            store._scope.reading(lambda unit: unit.rows(statement, {"number": 1}))
+            store._scope.read(lambda unit: unit.rows(statement, {"number": 1}))
         assert len(compiled) == 1
     assert statement.on(scratch.backend) is statement.on(other.backend)
 
@@ -133,16 +133,16 @@ def test_a_statement_that_lacks_a_value_is_not_run(scratch: StateStore) -> None:
     """Least of all with NULL in its place, which would find or change other rows."""
     insert(scratch)
     with pytest.raises(KeyError, match="id"):
-        scratch._scope.reading(lambda unit: unit.row(GET, {}))
+        scratch._scope.read(lambda unit: unit.row(GET, {}))
     with pytest.raises(KeyError, match="kind"):
-        scratch._scope.writing(lambda unit: unit.change(INSERT, {name: THING[name] for name in ("id", "at")}))
+        scratch._scope.write(lambda unit: unit.change(INSERT, {name: THING[name] for name in ("id", "at")}))
 
 
 def test_words_of_ours_stand_in_the_text_and_nothing_else_may(scratch: StateStore) -> None:
     statement = Statement(sa.select(c.id).where(among(c.kind, ("a", "some_word")), c.kind != constant("b")))
     assert "'some_word'" in statement.on(scratch.backend).sql
     insert(scratch)
-    assert scratch._scope.reading(lambda unit: unit.value(statement)) == "t1"
+    assert scratch._scope.read(lambda unit: unit.value(statement)) == "t1"
     for unsafe in ("it's", "a b", "", "1=1"):
         with pytest.raises(ValueError, match=unsafe or "^$"):
             constant(unsafe)
@@ -155,7 +155,7 @@ def test_a_family_compares_with_any_number_of_values(scratch: StateStore, size: 
         insert(scratch, id=f"t{i}")
     wanted = [f"t{i}" for i in range(1, size + 1)]
     statement, values = IN.of(wanted)
-    found = scratch._scope.reading(lambda unit: [row["id"] for row in unit.rows(statement, values)])
+    found = scratch._scope.read(lambda unit: [row["id"] for row in unit.rows(statement, values)])
     assert found == wanted[:2][:size]
     assert len(IN._names) <= 9
 
@@ -164,17 +164,17 @@ def test_a_list_of_parameters_takes_up_to_as_many_values_as_it_has(scratch: Stat
     for thing, kind in (("t1", "a"), ("t2", "b"), ("t3", None)):
         insert(scratch, id=thing, kind=kind)
     kinds = AnyOf("kind", c.kind, 2)
-    statement = prepared(sa.select(c.id).where(kinds.condition).order_by(c.id))
+    statement = statement_of(sa.select(c.id).where(kinds.condition).order_by(c.id))
 
     def found(*values: str) -> list[str]:
-        return [row["id"] for row in scratch._scope.reading(lambda unit: unit.rows(statement, kinds.of(values)))]
+        return [row["id"] for row in scratch._scope.read(lambda unit: unit.rows(statement, kinds.of(values)))]
 
     assert [found("a", "b"), found("b"), found()] == [["t1", "t2"], ["t2"], []]
     assert kinds.of(["b"]) == {"kind_0": "b", "kind_1": None}
 
 
 def test_a_number_stands_in_the_statement_itself(every_backend: StateStore) -> None:
-    statement = prepared(sa.select(c.id).where(c.number == number(-7)).limit(number(5)))
+    statement = statement_of(sa.select(c.id).where(c.number == number(-7)).limit(number(5)))
     compiled = statement.on(every_backend.backend)
     assert "= -7" in compiled.sql
     assert "LIMIT 5" in compiled.sql
@@ -247,12 +247,12 @@ def test_the_declared_types_serve_ad_hoc_statements_too(scratch: StateStore) -> 
 
 def test_threads_may_compile_the_same_statement_at_once(scratch: StateStore) -> None:
     """backends B-60: safe to share between threads and stores."""
-    statement = prepared(sa.select(c.id).where(c.kind == sa.bindparam("kind", type_=columns.Text)))
+    statement = statement_of(sa.select(c.id).where(c.kind == sa.bindparam("kind", type_=columns.Text)))
     insert(scratch)
     found: list[Any] = []
     threads = [
         threading.Thread(
-            target=lambda: found.append(scratch._scope.reading(lambda unit: unit.value(statement, {"kind": "a"})))
+            target=lambda: found.append(scratch._scope.read(lambda unit: unit.value(statement, {"kind": "a"})))
         )
         for _ in range(8)
     ]

@@ -19,7 +19,7 @@ from lastlight_state.backends.postgres import PostgresBackend
 from lastlight_state.backends.sqlite import pragmas
 from lastlight_state.backends.urls import parse
 from lastlight_state.backends.waiting import Retry
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import bind, statement_of
 from lastlight_state.db.units.scope import Scope
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.messaging import ConversationKey
@@ -28,9 +28,9 @@ from lastlight_state.testing import Database, racing
 from lastlight_state.workflows import Trigger
 
 AT = datetime(2026, 2, 3, tzinfo=UTC)
-INSERT = prepared(sa.insert(THINGS).values({name: bind(name, THINGS.c[name]) for name in ("id", "at", "kind")}))
-IDS = prepared(sa.select(THINGS.c.id))
-EMPTY = prepared(sa.delete(THINGS))
+INSERT = statement_of(sa.insert(THINGS).values({name: bind(name, THINGS.c[name]) for name in ("id", "at", "kind")}))
+IDS = statement_of(sa.select(THINGS.c.id))
+EMPTY = statement_of(sa.delete(THINGS))
 
 
 def test_a_call_of_one_statement_that_fails_inside_a_transaction_is_undone(sqlite_database: Database) -> None:
@@ -59,7 +59,7 @@ def test_hooks_of_a_unit_whose_commit_was_in_doubt_run_once_when_it_turns_out_do
             unit.after_commit(lambda: told.append("told"))
 
     scope.backend.commit = commit_and_lose_the_answer  # type: ignore[method-assign]
-    scope.writing(work, repeatable=True)
+    scope.write(work, repeatable=True)
     assert (len(attempts), told) == (2, ["told"])
 
 
@@ -76,10 +76,10 @@ def test_what_is_raised_while_the_rows_of_a_batch_are_made_leaves_none_of_them(
 
     def store_some(scope: Scope) -> None:
         with pytest.raises(type(raised)):
-            scope.writing(lambda unit: unit.insert(THINGS, INSERT, rows(500)))
-        scope.writing(lambda unit: unit.insert(THINGS, INSERT, rows(1)))
-        assert [row["id"] for row in scope.reading(lambda unit: unit.rows(IDS))] == ["t000"]
-        scope.writing(lambda unit: unit.change(EMPTY))
+            scope.write(lambda unit: unit.insert(THINGS, INSERT, rows(500)))
+        scope.write(lambda unit: unit.insert(THINGS, INSERT, rows(1)))
+        assert [row["id"] for row in scope.read(lambda unit: unit.rows(IDS))] == ["t000"]
+        scope.write(lambda unit: unit.change(EMPTY))
 
     store_some(scratch._scope)
     with scratch.transaction() as tx:
@@ -104,8 +104,8 @@ def test_a_connection_whose_statement_was_cut_off_is_used_no_more(
     with racing(scratch) as race:
         race.before(beginning, _interrupt)
         with pytest.raises(KeyboardInterrupt):
-            scratch._scope.writing(cut_off)
-    scratch._scope.writing(cut_off)
+            scratch._scope.write(cut_off)
+    scratch._scope.write(cut_off)
     assert used[0] is not used[1]
 
 
@@ -157,12 +157,12 @@ def test_a_statement_of_its_own_that_waited_for_a_lock_is_done_or_fails_as_ever(
         with monkeypatch.context() as while_it_waits:
             happened = before(while_it_waits, waiting, "pause", end)
             try:
-                return store._scope.once(lambda unit: unit.change(EMPTY))
+                return store._scope.one_statement(lambda unit: unit.change(EMPTY))
             finally:
                 assert happened
 
     with scratch_tables(store):
-        store._scope.writing(lambda unit: unit.insert(THINGS, INSERT, [{"id": "t", "at": AT, "kind": "x"}]))
+        store._scope.write(lambda unit: unit.insert(THINGS, INSERT, [{"id": "t", "at": AT, "kind": "x"}]))
         assert after_a_wait("ROLLBACK") == 1
         with pytest.raises(StateError, match="no such table"):
             after_a_wait("DROP TABLE scratch_notes", "DROP TABLE scratch_things", "COMMIT")

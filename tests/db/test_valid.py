@@ -111,9 +111,9 @@ def test_more_values_than_the_limit_are_refused() -> None:
 
 def test_an_argument_group_is_of_its_class() -> None:
     trigger = Trigger(type="cli", id="t")
-    assert valid.group("trigger", trigger, Trigger) is trigger
+    assert valid.argument_group("trigger", trigger, Trigger) is trigger
     with pytest.raises(InvalidValue, match="trigger: expected a Trigger, got dict"):
-        valid.group("trigger", {"type": "cli", "id": "t"}, Trigger)
+        valid.argument_group("trigger", {"type": "cli", "id": "t"}, Trigger)
 
 
 @with_each("limit", [0, 501, -1, None, "10", True])
@@ -214,7 +214,7 @@ def test_a_key_that_no_database_can_hold_is_an_invalid_value(key: Any) -> None:
 
 
 def test_a_text_that_is_looked_for_is_one_that_a_database_can_hold() -> None:
-    assert [valid.sought("name", text) for text in ("", "a", "é")] == ["", "a", "é"]
+    assert [valid.lookup_text("name", text) for text in ("", "a", "é")] == ["", "a", "é"]
     for wrong in ("a\0", "é\0", "\ud83d", 5, None, b"a"):
         with pytest.raises(InvalidValue, match=r"^name: "):
-            valid.sought("name", wrong)
+            valid.lookup_text("name", wrong)

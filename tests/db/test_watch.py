@@ -29,7 +29,7 @@ def test_a_look_that_fails_is_made_again(failure: Exception, caplog: pytest.LogC
 
     watch = Watch(read)
     with watch.waiting_for(["run"], 0.001):
-        assert watch.grown({"run": 0}, 30) == {"run": 1}
+        assert watch.wait_for_growth({"run": 0}, 30) == {"run": 1}
     assert "a look for what was committed failed" in caplog.text
 
 
@@ -47,7 +47,7 @@ def test_looks_that_fail_are_made_with_a_rest_between_them() -> None:
     begun = time.monotonic()
     with watch.waiting_for(["run"], 0):
         assert looked.wait(30)
-        assert watch.grown({"run": 0}, 0.3) == {}
+        assert watch.wait_for_growth({"run": 0}, 0.3) == {}
     assert len(looks) <= 2 * (time.monotonic() - begun) + 1
 
 
@@ -142,7 +142,7 @@ def test_a_watch_that_was_ended_looks_no_more() -> None:
     with watch.waiting_for(["run"], 60):
         assert threading.active_count() == before
         with pytest.raises(StoreClosed):
-            watch.grown({"run": 0}, 30)
+            watch.wait_for_growth({"run": 0}, 30)
     assert looks == []
 
 
@@ -158,7 +158,7 @@ def test_a_watch_may_be_ended_by_whom_it_wakes() -> None:
     with watch.waiting_for(["run"], 0, woken):
         assert ended.wait(30)
     with pytest.raises(StoreClosed):
-        watch.grown({"run": 0}, 30)
+        watch.wait_for_growth({"run": 0}, 30)
 
 
 def test_those_who_wait_learn_that_no_look_is_possible_any_more() -> None:
@@ -169,7 +169,7 @@ def test_those_who_wait_learn_that_no_look_is_possible_any_more() -> None:
 
     watch = Watch(read)
     with watch.waiting_for(["run"], 0), pytest.raises(StoreClosed) as raised:
-        watch.grown({"run": 0}, 30)
+        watch.wait_for_growth({"run": 0}, 30)
     assert isinstance(raised.value.__cause__, MisuseError)
 
 
@@ -211,7 +211,7 @@ def test_looks_become_fewer_while_nothing_happens(slows_down: bool, looks_again:
 
     watch = Watch(read)
     with watch.waiting_for(["run"], 0.002, slows_down=slows_down):
-        assert watch.grown({"run": 0}, 0.5) == {}
+        assert watch.wait_for_growth({"run": 0}, 0.5) == {}
     assert (looks[0] > 1) is looks_again
 
 
@@ -221,10 +221,10 @@ def test_a_commit_of_the_store_brings_the_next_look_forward() -> None:
     values = {"run": 0}
     watch = Watch(lambda _: dict(values))
     with watch.waiting_for(["run"], 0.002, slows_down=True):
-        assert watch.grown({"run": 0}, 0.05) == {}
+        assert watch.wait_for_growth({"run": 0}, 0.05) == {}
         values["run"] = 1
         watch.notify()
-        assert watch.grown({"run": 0}, 10) == {"run": 1}
+        assert watch.wait_for_growth({"run": 0}, 10) == {"run": 1}
 
 
 @pytest.mark.usefixtures("quiet")
@@ -234,8 +234,8 @@ def test_a_wait_that_has_slowed_down_ends_at_once() -> None:
     watch = Watch[str](lambda keys: dict.fromkeys(keys, 1) if "now" in keys else {})
     with watch.waiting_for(["run"], 0.01, slows_down=True):
         with watch.waiting_for(["now"], 0.002):
-            assert watch.grown({"now": 0}, 10) == {"now": 1}
+            assert watch.wait_for_growth({"now": 0}, 10) == {"now": 1}
         watch.end()
         with pytest.raises(StoreClosed):
-            watch.grown({"run": 1}, 10)
+            watch.wait_for_growth({"run": 1}, 10)
     assert time.monotonic() - begun < 10

@@ -33,7 +33,7 @@ from lastlight_state.integrations.langgraph_store import LangGraphStore
 from lastlight_state.integrations.mcp import MCPEventStore
 from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
 from lastlight_state.integrations.pydantic_ai import PydanticAIConversations
-from lastlight_state.keys import composed
+from lastlight_state.keys import compose_key
 from lastlight_state.testing import Database
 
 IDS = {
@@ -207,7 +207,7 @@ async def at_once(events: Any) -> list[Any]:
 
 
 def version_of(whose: str) -> TaskVersion:
-    return TaskVersion(composed("0", whose))
+    return TaskVersion(compose_key("0", whose))
 
 
 def webhook(name: str) -> TaskPushNotificationConfig:

@@ -39,7 +39,7 @@ def put(at: int, chance: random.Random) -> PutOp:
 def score(texts: list[str]) -> float | None:
     """Return the cosine of the nearest of these texts, as plain Python computes it."""
     query, lengths = VECTORS["query"], [sqrt(sum(one * one for one in VECTORS[text])) for text in texts]
-    packed = [similarity.unpack(similarity.packed("v", VECTORS[text], most=3)) for text in texts]
+    packed = [similarity.unpack(similarity.pack_vector("v", VECTORS[text], most=3)) for text in texts]
     dots = [sum(a * b for a, b in zip(query, one, strict=True)) for one in packed]
     found = [
         dot / (similarity.norm(query) * similarity.norm(one))

@@ -24,12 +24,15 @@ from lastlight_state.aio import AsyncStateStore
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
 from lastlight_state.testing import Database
-from lastlight_state.testing.contracts.session_stores import said
+from lastlight_state.testing.contracts.session_stores import user_messages
 
 
 def test_a_file_of_the_sdk_goes_on_here(database: Database, tmp_path: Path) -> None:
     """integrations AD-30: with what its session has written since, once it is imported again."""
-    items: list[Any] = [*said("a", "b \0"), {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}]
+    items: list[Any] = [
+        *user_messages("a", "b \0"),
+        {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+    ]
     path = tmp_path / "agents.db"
 
     async def main() -> None:
@@ -37,16 +40,16 @@ def test_a_file_of_the_sdk_goes_on_here(database: Database, tmp_path: Path) -> N
         await shipped.add_items(items)
         store = database.open()
         assert store.maintenance.imports.run(path).units == {"imported": 1}
-        await shipped.add_items(said("later"))
+        await shipped.add_items(user_messages("later"))
         assert store.maintenance.imports.run(path).units == {"grown": 1}
         expected = await shipped.get_items()
         shipped.close()
         async with AsyncStateStore(store) as behind:
             session = OpenAIAgentsSession("talk", behind)
-            assert await session.get_items() == expected == [*items, *said("later")]
-            assert await session.pop_item() == said("later")[0]
-            await session.add_items(said("here"))
-            assert await session.get_items() == [*items, *said("here")]
+            assert await session.get_items() == expected == [*items, *user_messages("later")]
+            assert await session.pop_item() == user_messages("later")[0]
+            await session.add_items(user_messages("here"))
+            assert await session.get_items() == [*items, *user_messages("here")]
             await session.clear_session()
             assert await behind.conversations.messages.count() <= 1  # what was popped
 

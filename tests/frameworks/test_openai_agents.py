@@ -19,7 +19,7 @@ from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database
 from lastlight_state.testing.contracts import HistoryContract
-from lastlight_state.testing.contracts.session_stores import Histories, said
+from lastlight_state.testing.contracts.session_stores import Histories, user_messages
 from lastlight_state.workflows import Trigger
 
 
@@ -65,9 +65,9 @@ def test_the_sdk_takes_it_for_a_session(database: Database) -> None:
     async def story(store: AsyncStateStore) -> None:
         session = OpenAIAgentsSession("a", store, session_settings={"limit": 2})
         assert isinstance(session, Session)
-        await session.add_items(said(*"abc"))
-        assert await session.get_items() == said("b", "c")
-        assert await session.get_items(limit=3) == said(*"abc")
+        await session.add_items(user_messages(*"abc"))
+        assert await session.get_items() == user_messages("b", "c")
+        assert await session.get_items(limit=3) == user_messages(*"abc")
         with pytest.raises(TypeError):
             OpenAIAgentsSession("a", store, session_settings={"other": 2})
 
@@ -80,25 +80,25 @@ def test_a_history_is_compacted_whole_or_not_at_all(database: Database) -> None:
 
     async def story(store: AsyncStateStore) -> None:
         session = OpenAIAgentsSession("a", store)
-        await session.add_items(said(*"abcd"))
+        await session.add_items(user_messages(*"abcd"))
         client = MagicMock()
         client.responses.compact = AsyncMock(return_value=SimpleNamespace(output=[summary]))
         compacting: Any = OpenAIResponsesCompactionSession("a", session, client=client, compaction_mode="input")
         await compacting.run_compaction({"force": True})
         assert await session.get_items() == [summary]
 
-        await session.add_items(said(*"efgh"))
+        await session.add_items(user_messages(*"efgh"))
         snapshot = await session._get_compaction_snapshot(3)
         assert snapshot is not None
-        assert (snapshot.items, snapshot.complete) == (said(*"fgh"), False)
+        assert (snapshot.items, snapshot.complete) == (user_messages(*"fgh"), False)
         assert await snapshot.replace_suffix(1, [summary])
-        assert await session.get_items() == [summary, *said("e", "f"), summary]
+        assert await session.get_items() == [summary, *user_messages("e", "f"), summary]
 
         stale = await session._get_compaction_snapshot(2)
         assert stale is not None
-        await session.add_items(said("meanwhile"))
+        await session.add_items(user_messages("meanwhile"))
         assert not await stale.replace_suffix(0, [summary])
-        assert await session.get_items(limit=1) == said("meanwhile")
+        assert await session.get_items(limit=1) == user_messages("meanwhile")
 
     run(database, story)
 
@@ -127,7 +127,7 @@ def test_compaction_goes_through_the_verbs_of_a_subclass(database: Database, kin
 
     async def story(store: AsyncStateStore) -> None:
         session = kind("a", store)
-        await session.add_items(said("secret", "b"))
+        await session.add_items(user_messages("secret", "b"))
         client = MagicMock()
         client.responses.compact = AsyncMock(return_value=SimpleNamespace(output=[summary]))
         compacting: Any = OpenAIResponsesCompactionSession("a", session, client=client, compaction_mode="input")
@@ -150,8 +150,8 @@ def test_items_whose_commit_got_no_answer_are_stored_once(postgres_database: Dat
                 session = OpenAIAgentsSession("a", store)
                 for texts in ("ab", "cc"):
                     drop("COMMIT\0")
-                    await session.add_items(said(*texts))
-                assert await session.get_items() == said(*"abcc")
+                    await session.add_items(user_messages(*texts))
+                assert await session.get_items() == user_messages(*"abcc")
                 assert store.metrics.retries == 2
 
         asyncio.run(story())
@@ -164,14 +164,14 @@ def test_a_second_runner_is_refused_by_a_claim(database: Database) -> None:
         flow = await store.workflows.runs.create("talk", trigger=Trigger("talk"), phase="talk")
         claim = await store.workflows.claims.take(flow.id, owner="one")
         session = OpenAIAgentsSession("a", store, claim=claim)
-        await session.add_items(said("a"))
+        await session.add_items(user_messages("a"))
         taken = await store.workflows.claims.transfer(claim, owner="two")
-        for call in (session.add_items(said("b")), session.pop_item(), session.clear_session()):
+        for call in (session.add_items(user_messages("b")), session.pop_item(), session.clear_session()):
             with pytest.raises(ClaimLost):
                 await call
-        assert await session.get_items() == said("a")
-        await OpenAIAgentsSession("a", store, claim=taken).add_items(said("c"))
-        assert await session.get_items() == said("a", "c")
+        assert await session.get_items() == user_messages("a")
+        await OpenAIAgentsSession("a", store, claim=taken).add_items(user_messages("c"))
+        assert await session.get_items() == user_messages("a", "c")
 
     run(database, story)
 
@@ -181,7 +181,7 @@ def test_a_session_goes_with_its_person_and_with_a_prune(database: Database) -> 
 
     async def story(store: AsyncStateStore) -> None:
         for name in ("ana", "bo"):
-            await OpenAIAgentsSession(name, store, user=name).add_items(said(f"I am {name}"))
+            await OpenAIAgentsSession(name, store, user=name).add_items(user_messages(f"I am {name}"))
         database.clock.advance(seconds=1)
         gone = PrunePolicy("sessions", ids=["openai-agents/session/bo"], keep_days=0, keep_n=0)
         await store.maintenance.prune.run(gone)

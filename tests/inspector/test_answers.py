@@ -155,7 +155,7 @@ def test_results_stay_where_their_call_is_not_in_the_part() -> None:
     """inspector IN-19: and a second answer to one call is shown by itself."""
     asked = entries.entry("assistant", calls=[{"id": "a", "tool": "x", "arguments": None}])
     answers = [entries.entry("tool", call_id=key, content=key) for key in ("a", "a", "b")]
-    shown = entries.paired([asked, *answers])
+    shown = entries.pair_results([asked, *answers])
     assert [one["role"] for one in shown] == ["assistant", "tool", "tool"]
     assert shown[0]["calls"][0]["result"]["content"] == "a"
 

@@ -81,7 +81,7 @@ LOOKS = {
     "Frames.append": Look(_run, _frame, _frame),
     "Signals.send": Look(_run, _send, _send),
     "Signals._try_take": Look(_run, _take, lambda o, r: _take(o, r, "theirs"), since=4),
-    "ToolCalls._stored": Look(_run, _call, _call),
+    "ToolCalls._store_call": Look(_run, _call, _call),
     "Scores.record": Look(_scored, _score, lambda o, r: _score(o, r, 0.5), since=3),
 }
 

@@ -60,9 +60,9 @@ def test_nobody_else_appends_until_the_keeper_is_closed(path: Path) -> None:
             writer.append(one(0))
             with pytest.raises(BackendBusy):
                 other.append(one(1))
-            with pytest.raises(BackendBusy), other.held():
+            with pytest.raises(BackendBusy), other.hold_lock():
                 pass
-            with writer.held():
+            with writer.hold_lock():
                 pass
             assert not is_free(path)
         other.append(one(2))

@@ -105,7 +105,7 @@ def test_lines_appended_while_a_file_is_copied_are_in_the_clean_one(
         with LineWriter(path) as other:
             other.append(one(1))
 
-    happened = before(monkeypatch, LineWriter, "held", append)
+    happened = before(monkeypatch, LineWriter, "hold_lock", append)
     found = repair.replace(path, is_record, suffix=".damaged")
     assert happened
     assert (found.damaged is not None, read(path).numbers) == (True, [0, 1])
@@ -163,7 +163,7 @@ def test_a_folder_that_is_replaced_meanwhile_gets_no_clean_file(
             old.rename(path)
         (old if is_taken_along else path).write_bytes(b"theirs")
 
-    happened = before(monkeypatch, LineWriter, "held", move)
+    happened = before(monkeypatch, LineWriter, "hold_lock", move)
     with pytest.raises(LostRace, match="replaced"):
         repair.replace(path, is_record, suffix=".damaged")
     assert happened

@@ -25,7 +25,7 @@ from lastlight_state.files.jsonl import files, repair
 from lastlight_state.files.jsonl.reader import LineReader
 from lastlight_state.files.jsonl.recovery import Accepts
 from lastlight_state.files.jsonl.repair import Salvage
-from lastlight_state.files.jsonl.sections import KINDS, Section, terminated
+from lastlight_state.files.jsonl.sections import KINDS, Section, line_sections
 from lastlight_state.files.jsonl.writer import LineWriter
 
 FILES = settings(max_examples=60)
@@ -286,14 +286,14 @@ def test_of_two_repairs_at_once_the_later_one_finds_the_file_replaced(
 ) -> None:
     """agent-log L-112."""
     path.write_bytes(DAMAGED)
-    held = LineWriter.held
+    held = LineWriter.hold_lock
 
     def after_another(writer: LineWriter) -> AbstractContextManager[int]:
         monkeypatch.undo()
         repair.replace(path, is_record, suffix=".damaged-1")
         return held(writer)
 
-    monkeypatch.setattr(LineWriter, "held", after_another)
+    monkeypatch.setattr(LineWriter, "hold_lock", after_another)
     with pytest.raises(LostRace):
         repair.replace(path, is_record, suffix=".damaged-2")
     assert sorted(entry.name for entry in path.parent.iterdir()) == [
@@ -325,9 +325,9 @@ def test_whoever_copies_runs_after_writers_only_as_long_as_there_is_ever_less_to
         if len(seen) > 1 and seen[-1]:  # the first looks whether there is any damage
             with suppress(BackendBusy), LineWriter(path, sync="os", lock_timeout=0) as other:
                 other.append([whole(10).ljust(round(seen[-1] * grows) - 1) + b"\n"] if grows else [])
-        yield from terminated(reader, accepts, size)
+        yield from line_sections(reader, accepts, size)
 
-    monkeypatch.setattr(repair, "terminated", growing)
+    monkeypatch.setattr(repair, "line_sections", growing)
     found = repair.replace(path, is_record, suffix=".damaged")
     assert found.damaged is not None
     assert found.account.size == found.damaged.stat().st_size == sum(copied)

@@ -279,7 +279,7 @@ def test_the_lock_is_free_after_each_call(path: Path, deed: str) -> None:
         if deed == "seal":
             writer.seal()
         if deed == "held":
-            with writer.held():
+            with writer.hold_lock():
                 pass
         with path.open("rb") as other:
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)

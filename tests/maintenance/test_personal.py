@@ -16,7 +16,7 @@ from lastlight_state.db.schema.declarations import (
     UndeclaredColumn,
     bytes_column,
     contents,
-    described,
+    describe_table,
     facts_of,
     json_column,
     text_column,
@@ -89,7 +89,7 @@ def test_a_column_that_does_not_say_whether_it_is_personal_does_not_load() -> No
 
         class Silent(Trial):
             __tablename__ = "silent"
-            __table_args__ = described("what is tried", kept="for a test")
+            __table_args__ = describe_table("what is tried", kept="for a test")
             id: Mapped[int] = mapped_column(primary_key=True)
             said: Mapped[str]
 
@@ -101,7 +101,7 @@ def test_a_table_that_does_not_say_what_becomes_of_its_rows_does_not_load() -> N
         name = f"table_{len(Trial.metadata.tables)}"
         type(name, (Trial,), {
             "__tablename__": name,
-            "__table_args__": described("what is tried", **facts),
+            "__table_args__": describe_table("what is tried", **facts),
             "__annotations__": {"id": Mapped[str]},
             "id": text_column(256, primary_key=True, personal=True),
         })  # fmt: skip

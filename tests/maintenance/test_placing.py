@@ -12,7 +12,7 @@ from support.each import with_each
 from support.filled_store import TRIGGER, scene
 
 from lastlight_state import StateStore
-from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.rows.statements import statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue
 from lastlight_state.maintenance.copy.contents import content
@@ -44,9 +44,9 @@ def target(request: pytest.FixtureRequest) -> Iterator[StateStore]:
 def test_rows_of_all_tables_arrive_by_value(sqlite_database: Database, target: StateStore) -> None:
     """maintenance OP-62: on either product, in whatever order the tables are given."""
     source = scene(sqlite_database)[0]
-    found = source._scope.viewing(lambda view: {one.name: _all(view, one) for one in _subjects(view)})
+    found = source._scope.view(lambda view: {one.name: _all(view, one) for one in _subjects(view)})
     rows = dict(reversed([(name, some) for name, some in found.items() if some]))
-    tables = source._scope.viewing(output_tables)
+    tables = source._scope.view(output_tables)
     added = _in(target, lambda unit: _placed(unit, rows, tables))
     contents = [_contents(store) for store in (source, target)]
     assert contents[0] == contents[1]
@@ -104,7 +104,7 @@ def test_rows_that_cannot_be_compared_are_refused(database: Database, rows: Any,
 
 
 def _in(store: StateStore, work: Callable[[Unit], Any]) -> Any:
-    return store._scope.writing(work)
+    return store._scope.write(work)
 
 
 def _subjects(view: Unit) -> list[Subject]:
@@ -112,7 +112,7 @@ def _subjects(view: Unit) -> list[Subject]:
 
 
 def _all(view: Unit, subject: Subject) -> list[dict[str, Any]]:
-    return view.rows(prepared(sa.select(*subject.columns)))
+    return view.rows(statement_of(sa.select(*subject.columns)))
 
 
 def _placed(unit: Unit, rows: Rows, tables: list[sa.Table]) -> Counter[str]:
@@ -122,4 +122,4 @@ def _placed(unit: Unit, rows: Rows, tables: list[sa.Table]) -> Counter[str]:
 
 
 def _contents(store: StateStore) -> dict[str, Any]:
-    return store._scope.viewing(lambda view: {one.name: content(view, one).result() for one in _subjects(view)})
+    return store._scope.view(lambda view: {one.name: content(view, one).result() for one in _subjects(view)})

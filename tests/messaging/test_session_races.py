@@ -12,7 +12,7 @@ from support.workflows.steps import Raw, together
 
 from lastlight_state import AlreadyExists, LostRace, StaleVersion, StateStore
 from lastlight_state.messaging import ConversationKey, MessageDraft, ResumedSession, ThreadPlace
-from lastlight_state.messaging.session_statements import settled
+from lastlight_state.messaging.session_statements import retry_lost_race
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.testing.races import racing
 
@@ -245,7 +245,7 @@ def test_a_unit_that_never_settles_is_tried_a_hundred_and_one_times() -> None:
         raise LostRace("again")
 
     with pytest.raises(LostRace):
-        settled(attempt)
+        retry_lost_race(attempt)
     assert len(attempts) == 101
 
 
@@ -259,7 +259,7 @@ def test_what_is_no_lost_race_is_told_at_once(store: StateStore) -> None:
         store.messaging.sessions.create(ConversationKey("slack", "C1", "U2"), session_id=made.id)
 
     with pytest.raises(AlreadyExists):
-        settled(attempt)
+        retry_lost_race(attempt)
     assert len(attempts) == 1
     with racing(store) as race, pytest.raises(AlreadyExists):
         store.messaging.sessions.create(KEY, session_id=made.id, on_active="close")

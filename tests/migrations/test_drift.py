@@ -52,7 +52,7 @@ def test_what_is_lost_or_switched_off_is_named(place: Place) -> None:
 @pytest.mark.parametrize("revision", scripts.revisions())
 def test_a_schema_is_recognised_without_its_version(place: Place, revision: str) -> None:
     """migrations MG-57: nothing is tried, only names are compared."""
-    assert drift.recognised(place.at(revision)) == revision
+    assert drift.recognised_revision(place.at(revision)) == revision
 
 
 @pytest.mark.parametrize("revision", scripts.revisions()[1:])
@@ -82,7 +82,7 @@ def test_a_wrong_version_is_answered_with_the_command_that_corrects_it(place: Pl
 def test_a_database_with_nothing_of_ours_is_at_no_revision(place: Place) -> None:
     """migrations MG-58."""
     place.raw().execute("CREATE TABLE orders (id TEXT)")
-    assert drift.recognised(place.backend()) is None
+    assert drift.recognised_revision(place.backend()) is None
 
 
 def test_a_current_version_of_an_older_schema_is_wrong(place: Place) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.recorded
 
 def constraints() -> list[Entry]:
     """Every key and constraint of the newest revision."""
-    return sorted(entry for entry in drift.promised("sqlite") if entry[0] in ("key", "constraint"))
+    return sorted(entry for entry in drift.promised_entries("sqlite") if entry[0] in ("key", "constraint"))
 
 
 def without(statement: str, entry: Entry) -> str:

@@ -117,7 +117,7 @@ def test_a_session_reads_what_the_library_reads(filled: StateStore, engine: sa.E
     for model in MODELS:
         table = table_of(model)
         statement = Statement[Any](sa.select(table).order_by(*table.primary_key))
-        expected = filled._scope.reading(partial(Unit.rows, statement=statement))
+        expected = filled._scope.read(partial(Unit.rows, statement=statement))
         with Session(engine) as session:
             rows = session.scalars(sa.select(model).order_by(*table.primary_key)).all()
             attributes = {column.name: name for name, column in sa.inspect(model).columns.items()}

@@ -52,7 +52,7 @@ CHANGES = (
     Change(
         "A02b",
         "lastlight_state/aio/blocks.py",
-        "            self.abandoned(self.handle)\n            raise\n",
+        "            self.end_interrupted(self.handle)\n            raise\n",
         "            raise\n",
         "aio/test_async_store.py",
         accepted="equivalent: the line before has left the block; the lane ends when it is collected",
@@ -61,7 +61,7 @@ CHANGES = (
         "A02",
         "lastlight_state/aio/blocks.py",
         "            if entered:\n                await self._lane.finish(partial(self._end, raised))\n"
-        "            self.abandoned(self.handle)\n",
+        "            self.end_interrupted(self.handle)\n",
         "",
         "aio/test_async_store.py",
         accepted="equivalent: the end of the statement leaves the block, a moment later",

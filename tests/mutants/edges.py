@@ -208,7 +208,7 @@ COMMANDS = (
     Change(
         "C210",
         _C + "opening.py",
-        "        if backend.disturbed:\n            raise _Disturbed from error\n",
+        "        if backend.is_disturbed:\n            raise _Disturbed from error\n",
         "",
         "cli/test_opening.py backends/sqlite/test_glance.py",
     ),

@@ -48,8 +48,8 @@ DB = (
     Change(
         "D209",
         "lastlight_state/db/units/external_transactions.py",
-        "        self._waiting = []\n\n    def _released",
-        "        pass\n\n    def _released",
+        "        self._waiting = []\n\n    def _release_savepoint",
+        "        pass\n\n    def _release_savepoint",
         "db test_store.py",
     ),
     Change(
@@ -97,7 +97,7 @@ BACKENDS = (
     Change(
         "B204",
         "lastlight_state/backends/fair_lock.py",
-        "            if turn.gone:\n                self.leave(turn)\n",
+        "            if turn.is_gone:\n                self.leave(turn)\n",
         "            pass\n",
         "backends faults/test_interrupts.py",
     ),

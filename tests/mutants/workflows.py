@@ -100,7 +100,7 @@ CHANGES = (
     Change(
         "W218",
         "lastlight_state/workflows/questions/repository.py",
-        """    if not waits or blocking(unit, row.id):""",
+        """    if not waits or blocking_ids(unit, row.id):""",
         "    if not waits:",
         "workflows/approvals workflows/human_requests",
     ),

@@ -30,7 +30,7 @@ from typing_extensions import TypeAliasType
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.outputs.column_types import token_of
-from lastlight_state.outputs.shapes import adapter_of, described, schema_text, shape_of
+from lastlight_state.outputs.shapes import adapter_of, field_descriptions, schema_text, shape_of
 
 Name = NewType("Name", str)
 
@@ -207,7 +207,7 @@ def test_fields_are_described_in_their_order() -> None:
         level: Literal["low", "high"] = "low"
         either: int | str
 
-    facts = described(shape_of(Described))
+    facts = field_descriptions(shape_of(Described))
     assert [(one["name"], one["type"], one["required"]) for one in facts] == [
         ("score", "integer", True),
         ("level", "string", False),
@@ -227,7 +227,7 @@ def test_what_stands_behind_a_reference_is_described() -> None:
         inner: Inner
         children: list[Tree] = []
 
-    facts = described(shape_of(Tree))
+    facts = field_descriptions(shape_of(Tree))
     assert [(one["name"], one["type"], one["enum"]) for one in facts] == [
         ("colour", "string", ("red",)),
         ("word", "string", ("only",)),

@@ -45,7 +45,7 @@ def _state(number: int) -> SessionState:
 def test_a_run_that_another_has_started_meanwhile_is_not_started_again(
     log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """run-log RL-22: rules._linked is exclusive, and nothing is left behind."""
+    """run-log RL-22: rules._link_new is exclusive, and nothing is left behind."""
     with start(log) as first:
         path, data = first.path, first.path.read_bytes()
     path.unlink()
@@ -242,7 +242,7 @@ def test_a_run_that_goes_while_a_history_is_made_has_no_events_in_it(
         put(log, [head(run, session_id=SESSION), event(0, run_id=run)], run, day)
         for run, day in ((RUN, "2026/02/02"), (OTHER_RUN, "2026/02/03"))
     )
-    happened = before(monkeypatch, Replay, "_reading", older.unlink)
+    happened = before(monkeypatch, Replay, "_run_reading", older.unlink)
     history = log.replay.history(SESSION)
     assert happened
     assert newer.exists()
@@ -308,6 +308,6 @@ def test_a_log_to_which_another_program_appends_is_not_packed(tmp_path: Path) ->
     log = run_log(tmp_path, lock_timeout=0)
     _ended(log)
     path = log.runs.path(RUN)
-    with LineWriter(path) as other, other.held(), pytest.raises(BackendBusy):
+    with LineWriter(path) as other, other.hold_lock(), pytest.raises(BackendBusy):
         log.runs.pack(RUN)
     assert files_below(log.root / "sessions" / "2026") == [f"02/03/{RUN}.jsonl"]

@@ -9,7 +9,7 @@ import pytest
 from support.each import with_each
 
 from lastlight_state.errors import BackendBusy, CorruptData, LostRace, MisuseError, StateError
-from lastlight_state.schedules.checks import claimed
+from lastlight_state.schedules.checks import claim_rows
 
 DAMAGED = CorruptData("cron_schedules", "d", "payload")
 
@@ -31,7 +31,7 @@ class Takes:
 
 def taken(names: str, take: Takes, limit: int = 10) -> str:
     """The names of what was claimed."""
-    return "".join(map(str, claimed(rows(names), take, limit)))
+    return "".join(map(str, claim_rows(rows(names), take, limit)))
 
 
 def rows(names: str) -> list[Any]:

@@ -66,7 +66,7 @@ def test_a_write_that_finds_its_own_version_has_been_done(database: Database) ->
 
     def twice(value: object, expected: object) -> str:
         change = face._change(common, "k", value, expected)
-        return [store._scope.writing(lambda unit: face._put(unit, common, change)) for _ in range(2)][1].version
+        return [store._scope.write(lambda unit: face._put(unit, common, change)) for _ in range(2)][1].version
 
     assert twice(1, None) == common["version"]
     assert states.merge({"k": REMOVED}) == {}

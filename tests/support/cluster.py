@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from lastlight_state.testing.server import LocalServer, in_wheels, installed
+from lastlight_state.testing.server import LocalServer, in_wheels, installed_servers
 
 #: A commit is acknowledged when the standby shows it.
 SYNCHRONOUS = ("synchronous_standby_names=*", "synchronous_commit=remote_apply", "fsync=off")
@@ -54,7 +54,7 @@ class Pair:
 @contextmanager
 def pair(*settings: str) -> Iterator[Pair]:
     """Start both. Raises when this machine has no programs for them."""
-    binaries = next(iter([*installed(), *in_wheels()]))
+    binaries = next(iter([*installed_servers(), *in_wheels()]))
     with (
         LocalServer(binaries, replicated=True, settings=settings) as primary,
         LocalServer(binaries, standby_of=primary, settings=[one for one in settings if "standby" not in one]) as second,

@@ -16,11 +16,11 @@ from support.scratch import THINGS
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.backends.fair_lock import FairLock
 from lastlight_state.backends.sqlite import group_commit
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import bind, statement_of
 from lastlight_state.db.units.unit import Unit
 
 AT = datetime(2026, 2, 3, tzinfo=UTC)
-INSERT = prepared(sa.insert(THINGS).values({name: bind(name, THINGS.c[name]) for name in ("id", "at")}))
+INSERT = statement_of(sa.insert(THINGS).values({name: bind(name, THINGS.c[name]) for name in ("id", "at")}))
 
 
 def line_of(store: StateStore) -> FairLock:
@@ -33,7 +33,7 @@ def line_of(store: StateStore) -> FairLock:
 def wait_for(store: StateStore, waiting: int) -> None:
     """Wait until so many stand in the line behind the first, and wait at their gates."""
     deadline = time.monotonic() + 30
-    while sum(turn.gate is not None for turn in line_of(store).waiting()) < waiting:
+    while sum(turn.gate is not None for turn in line_of(store).waiting_turns()) < waiting:
         assert time.monotonic() < deadline
         time.sleep(0.0005)
 

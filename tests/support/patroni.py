@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.testing.server import Binaries, in_wheels, installed
+from lastlight_state.testing.server import Binaries, in_wheels, installed_servers
 
 #: Where ``make cluster`` puts Patroni, and says so.
 PLACE = "LASTLIGHT_TEST_PATRONI"
@@ -283,7 +283,7 @@ def patroni(*, synchronous: bool) -> Iterator[PatroniCluster]:
 
 
 def _runnable(uid: int) -> Binaries:
-    for binaries in [*installed(), *in_wheels()]:
+    for binaries in [*installed_servers(), *in_wheels()]:
         with suppress(OSError):
             binaries.version(user=uid)
             return binaries

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.testing.server import LocalServer, in_wheels, installed
+from lastlight_state.testing.server import LocalServer, in_wheels, installed_servers
 
 FAST, IMMEDIATE = signal.SIGINT, signal.SIGQUIT
 
@@ -62,7 +62,7 @@ class Restartable:
 @contextmanager
 def restartable_server() -> Iterator[Restartable]:
     """A server of the caller's own. Raises when this machine has no programs for one."""
-    binaries = next(iter([*installed(), *in_wheels()]))
+    binaries = next(iter([*installed_servers(), *in_wheels()]))
     with LocalServer(binaries, settings=("synchronous_commit=on",)) as server:
         restartable = Restartable(server)
         try:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from lastlight_state.testing import server
-from lastlight_state.testing.server import Binaries, in_wheels, installed
+from lastlight_state.testing.server import Binaries, in_wheels, installed_servers
 
 
 def program(path: Path, text: str) -> Path:
@@ -22,8 +22,8 @@ def server_in(folder: Path, version: str = "17.2") -> Path:
 def test_programs_on_path_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = server_in(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(folder))
-    assert installed()[0] == Binaries(folder)
-    assert installed()[0].version() == "17.2"
+    assert installed_servers()[0] == Binaries(folder)
+    assert installed_servers()[0].version() == "17.2"
 
 
 def test_the_newest_of_the_usual_places_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,14 +31,14 @@ def test_the_newest_of_the_usual_places_comes_first(tmp_path: Path, monkeypatch:
         server_in(tmp_path / version / "bin")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(server, "USUAL_PLACES", (f"{tmp_path}/*/bin",))
-    assert [found.folder.parent.name for found in installed()] == ["18", "15", "9"]
+    assert [found.folder.parent.name for found in installed_servers()] == ["18", "15", "9"]
 
 
 def test_a_server_without_initdb_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "postgres", "true")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(server, "USUAL_PLACES", ())
-    assert installed() == []
+    assert installed_servers() == []
 
 
 def test_a_wheel_is_found_with_the_directory_that_may_be_copied(

@@ -69,7 +69,7 @@ def test_an_unknown_way_is_refused_with_the_known_ones(force: pytest.MonkeyPatch
 
 
 def test_the_server_of_a_folder_is_started(force: pytest.MonkeyPatch) -> None:
-    [*_, oldest] = [*testing_server.installed(), *testing_server.in_wheels()]
+    [*_, oldest] = [*testing_server.installed_servers(), *testing_server.in_wheels()]
     force.setenv("LASTLIGHT_TEST_POSTGRES", str(oldest.folder))
     with ThrowawayPostgres.start() as server, connect(server.url) as connection:
         assert connection.execute("SELECT current_setting('server_version')").fetchone()

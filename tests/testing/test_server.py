@@ -16,9 +16,9 @@ import pytest
 from lastlight_state.errors import BackendUnavailable
 from lastlight_state.testing import server
 from lastlight_state.testing.postgres import connect
-from lastlight_state.testing.server import OLDEST, Binaries, LocalServer, in_wheels, installed
+from lastlight_state.testing.server import OLDEST, Binaries, LocalServer, in_wheels, installed_servers
 
-FOUND = [*installed(), *in_wheels()]
+FOUND = [*installed_servers(), *in_wheels()]
 
 OWNER = """
 import sys

@@ -230,14 +230,14 @@ def test_a_failed_try_is_stored_once_the_database_is_back(store: StateStore, mon
     """workflows W-182: while the worker holds the run, at no restart."""
     monkeypatch.setattr(common, "PAUSE_SECONDS", 0.01)
     away = [BackendUnavailable("away"), BackendUnavailable("away")]
-    store_try = Worker._stored
+    store_try = Worker._store_failed_try
 
     async def failing_twice(worker: Worker, *given: Any, **also: Any) -> None:
         if away:
             raise away.pop()
         await store_try(worker, *given, **also)
 
-    monkeypatch.setattr(Worker, "_stored", failing_twice)
+    monkeypatch.setattr(Worker, "_store_failed_try", failing_twice)
     worker = Worker(store)
 
     @worker.workflow("review", retry=TWICE)

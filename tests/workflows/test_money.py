@@ -19,7 +19,7 @@ from lastlight_state.workflows.words import (
     Cost,
     cost_of,
     dollars_of,
-    mirrored,
+    float_dollars,
     stored_cost,
 )
 
@@ -56,7 +56,7 @@ def test_what_is_stored_comes_back(micros: int, picos: int) -> None:
 @given(st.integers(0, MOST_REPORTED))
 def test_a_mirror_tells_the_same_micro_dollars(micros: int) -> None:
     """workflows W-60: what other programs wrote in millionths of a dollar is read as they wrote it."""
-    assert stored_cost(None, None, mirrored(Cost(micros, 0))) == dollars_of(micros)
+    assert stored_cost(None, None, float_dollars(Cost(micros, 0))) == dollars_of(micros)
 
 
 NO_AMOUNTS = [*map(Decimal, ("-0.01", "NaN", "sNaN", "-Infinity")), -0.5, float("nan"), True, "1"]

@@ -11,7 +11,7 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 from lastlight_state.testing import FrozenClock
 from lastlight_state.workflows import RunFilter, Trigger
-from lastlight_state.workflows.repos import normalised, split_legacy
+from lastlight_state.workflows.repos import normalise_repo, split_legacy
 
 NAMES = [
     ((None, "acme/w"), ("acme", "w")),
@@ -51,14 +51,14 @@ def test_owner_and_repository_are_told_apart(
     said: tuple[str | None, str | None], stored: tuple[str | None, str | None]
 ) -> None:
     """workflows W-6."""
-    assert normalised(*said) == stored
+    assert normalise_repo(*said) == stored
 
 
 @with_each(("owner", "repo"), REFUSED)
 def test_what_is_no_name_is_refused(owner: str | None, repo: str | None) -> None:
     """workflows W-2, W-6."""
     with pytest.raises(InvalidValue):
-        normalised(owner, repo)
+        normalise_repo(owner, repo)
 
 
 PART = st.text(st.characters(codec="ascii", categories=("L", "N"), include_characters="-_."), min_size=1, max_size=40)
@@ -67,9 +67,9 @@ PART = st.text(st.characters(codec="ascii", categories=("L", "N"), include_chara
 @given(st.none() | PART, st.lists(PART, min_size=1, max_size=4).map("/".join))
 def test_what_is_normal_stays_so(owner: str | None, repo: str) -> None:
     """workflows W-6."""
-    stored = normalised(owner, repo)
+    stored = normalise_repo(owner, repo)
     if stored[1] is not None and "/" not in stored[1]:
-        assert normalised(*stored) == stored
+        assert normalise_repo(*stored) == stored
     if owner is None:
         assert split_legacy(None, repo) == stored
     assert split_legacy(*stored) == stored

@@ -224,7 +224,7 @@ WAITS = {
         lambda t, r: t.workflows.claims.take(r, owner="b"),
         lambda s, r: s.workflows.claims.take(r, owner="a"),
     ),
-    "Claims._holding": Wait(
+    "Claims._change_claim": Wait(
         _held_run,
         lambda t, c: t.workflows.claims.transfer(c, owner="b"),
         lambda s, c: s.workflows.claims.heartbeat(c),

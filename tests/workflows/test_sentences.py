@@ -10,7 +10,7 @@ from typing import get_args
 from support.each import with_each
 
 from lastlight_state import workflows
-from lastlight_state.clock import ago, lasted
+from lastlight_state.clock import ago, duration_text
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Gate, RunOptions, Trigger
 from lastlight_state.workflows.health.state import Blocked
@@ -80,7 +80,7 @@ def test_what_says_most_stands_first() -> None:
 def test_lengths_of_time_are_told_in_their_greatest_unit(seconds: int, told: str) -> None:
     """maintenance OP-112."""
     length = timedelta(seconds=seconds)
-    assert lasted(length) == told
+    assert duration_text(length) == told
     assert ago(NOW - length, NOW) == f"{told} ago"
     assert ago(NOW + length, NOW) == (f"in {told}" if seconds else f"{told} ago")
 

@@ -36,7 +36,7 @@ from lastlight_state.backends.postgres.connections import (
     borrow,
     checked_out,
     give_back,
-    joined,
+    join_caller,
     maker,
     misfit,
     places,
@@ -44,13 +44,20 @@ from lastlight_state.backends.postgres.connections import (
     short_waits,
     wait_as_usual,
 )
-from lastlight_state.backends.postgres.driver import UNDEFINED, Dialect, fetched, fetched_sets, translate
-from lastlight_state.backends.postgres.examining import PostgresLocks, examined, framed, grants, measured, vacuumed
+from lastlight_state.backends.postgres.driver import UNDEFINED, Dialect, fetch_rows, fetched_sets, translate
+from lastlight_state.backends.postgres.examining import (
+    PostgresLocks,
+    find_invalid_objects,
+    grants,
+    migration_script,
+    read_measures,
+    vacuum_tables,
+)
 from lastlight_state.backends.postgres.pool import Pool, await_answers, cancel
 from lastlight_state.backends.postgres.schemas import PostgresSchemas
 from lastlight_state.backends.postgres.table_paths import TablePaths
 from lastlight_state.backends.postgres.vector_indexes import PostgresVectorIndexes
-from lastlight_state.backends.sql.expressions import quoted
+from lastlight_state.backends.sql.expressions import quote_name
 from lastlight_state.errors import (
     BackendBusy,
     BackendUnavailable,
@@ -81,12 +88,12 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
     large_values_in_rows = False
     bytes_in_binary = True
     failure_aborts_transaction = True
-    vacuum = vacuumed
+    vacuum = vacuum_tables
 
     def __init__(self, url: URL, options: Options, *, engine: Engine | None = None) -> None:
         self.options = options
         self.lock_seconds = options.lock_timeout or 0.0
-        self.location = urls.shown(url.set(drivername="postgresql"))
+        self.location = urls.masked_url(url.set(drivername="postgresql"))
         self._engine = engine if engine is not None else maker(url, options)
         self._pool = Pool(self._engine, options) if engine is None else None
         self._server_checked = False
@@ -168,7 +175,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
     def translate(self, error: Exception) -> StateError:
         return translate(error)
 
-    def failed(self, checkout: Checkout, error: Exception) -> StateError:
+    def unit_error(self, checkout: Checkout, error: Exception) -> StateError:
         met = getattr(error, "sqlstate", None) == "25006" and checkout.mode.writes
         if met and (refusal := refusal_of(checkout.driver, writes=True)):
             checkout.broken = True
@@ -178,18 +185,18 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
     def insert_rows(
         self, checkout: Checkout, table: str, sql: str, names: Sequence[str], blocks: Iterator[Sequence[Sequence[Any]]]
     ) -> None:
-        into = quoted(self.schema) + "." + quoted(table) if self.schema else quoted(table)
+        into = quote_name(self.schema) + "." + quote_name(table) if self.schema else quote_name(table)
         copy_rows(checkout.driver, into, names, blocks)
 
-    fetched = staticmethod(fetched)
+    fetch_rows = staticmethod(fetch_rows)
 
     def connection(self, checkout: Checkout) -> Connection:
-        connection = self._spoken(checkout)
+        connection = self._sqlalchemy_connection(checkout)
         return connection.execution_options(schema_translate_map={None: self.schema}) if self.schema else connection
 
     def join(self, connection: Connection) -> Checkout:
         self.refuse_foreign(connection)
-        checkout = joined(connection, self)
+        checkout = join_caller(connection, self)
         refuse_elsewhere(self, connection, checkout)
         self.put_in_place(checkout)
         return checkout
@@ -200,7 +207,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
     def leave(self, checkout: Checkout) -> None:
         give_back(checkout)
 
-    def packed(self, columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any]:
+    def pack_columns(self, columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any]:
         return array([as_text(column) for column in columns], type_=Text)
 
     def packed_size(self, packed: ColumnElement[Any]) -> ColumnElement[int]:
@@ -233,7 +240,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
                         # Alembic may take long
                         checkout.driver.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
                         await_answers(checkout.driver, None)
-                        connection = self._spoken(checkout)
+                        connection = self._sqlalchemy_connection(checkout)
                         connection.begin()
                         yield connection
                         self.commit(checkout)
@@ -251,7 +258,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
             try:
                 checkout.driver.execute(BEGIN_WRITE)
                 self._enter_schema(checkout, f"lastlight_scratch_{uuid4().hex}")
-                connection = self._spoken(checkout)
+                connection = self._sqlalchemy_connection(checkout)
                 connection.begin()
                 yield connection
             except psycopg.Error as error:
@@ -261,7 +268,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
 
     def as_script(self, body: str, lock_timeout: float) -> str:
         schema, exists, _ = self._place()
-        return framed(body, schema, exists=exists, lock_timeout=lock_timeout, ddl_wait=DDL_WAIT_SECONDS)
+        return migration_script(body, schema, exists=exists, lock_timeout=lock_timeout, ddl_wait=DDL_WAIT_SECONDS)
 
     def grants(self, role: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
         schema, _, database = self._place()
@@ -279,7 +286,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
 
     def enter(self, checkout: Checkout) -> None:
         if self.schema is not None:
-            checkout.driver.execute(f"SET LOCAL search_path TO {quoted(self.schema)}, pg_temp")
+            checkout.driver.execute(f"SET LOCAL search_path TO {quote_name(self.schema)}, pg_temp")
 
     def original(self, connection: Connection) -> Original:
         return PostgresOriginal(connection.connection.dbapi_connection)
@@ -292,19 +299,19 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
 
     def damages(self, checkout: Checkout, *, deep: bool) -> list[str]:
         try:
-            return examined(checkout.driver, self.schema)
+            return find_invalid_objects(checkout.driver, self.schema)
         except psycopg.Error as error:
             raise translate(error) from error
 
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         try:
-            return self.distributed_measures(checkout, measured(checkout.driver, self.schema, tables), tables)
+            return self.distributed_measures(checkout, read_measures(checkout.driver, self.schema, tables), tables)
         except psycopg.Error as error:
             raise translate(error) from error
 
-    def forked(self) -> None:
+    def detach_child(self) -> None:
         if self._pool is not None:
-            self._pool.forked()
+            self._pool.detach_child()
 
     def close(self) -> None:
         if self._pool is not None and not self.borrows:
@@ -315,7 +322,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
             self._pool.take(checkout)
         else:
             owner = checked_out(self._engine)
-            checkout.lend(owner.dbapi_connection, owner=owner)
+            checkout.attach(owner.dbapi_connection, owner=owner)
             borrow(checkout, self._engine)
             checkout.driver.autocommit = True
         self.put_in_place(checkout)
@@ -335,7 +342,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
             self.learn_path(checkout.driver)
         self._server_checked = True
 
-    def _spoken(self, checkout: Checkout) -> Connection:
+    def _sqlalchemy_connection(self, checkout: Checkout) -> Connection:
         """Return a SQLAlchemy connection over the checkout's driver connection."""
         if self._pool is None:
             return Connection(self._engine, connection=checkout.owner)

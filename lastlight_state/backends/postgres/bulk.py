@@ -20,8 +20,8 @@ from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.backends.facts import Upkeep
 from lastlight_state.backends.postgres.citus import Citus
 from lastlight_state.backends.postgres.connections import product
-from lastlight_state.backends.postgres.driver import translated
-from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.backends.postgres.driver import translate_errors
+from lastlight_state.backends.sql.expressions import literal, quote_name
 from lastlight_state.clock import iso_text
 
 # Whole tables of Postgres, read and written by COPY, for copies between databases.
@@ -40,7 +40,7 @@ class Moving(Upkeep):
     placed: Callable[[str], str]
 
     def server(self) -> str:
-        with translated(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
+        with translate_errors(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
             name = product(checkout.driver.info)
             aurora, alloy = checkout.driver.execute(_KINDS).fetchone()
         if self.citus is not None:
@@ -48,7 +48,7 @@ class Moving(Upkeep):
         return f"Aurora {name}" if aurora else f"AlloyDB, {name}" if alloy else name
 
     def versions(self) -> dict[str, str]:
-        with translated(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
+        with translate_errors(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
             name, _, version = product(checkout.driver.info).partition(" ")
         return {name: version, "psycopg": psycopg.__version__}
 
@@ -57,7 +57,7 @@ class Moving(Upkeep):
     ) -> Iterator[Sequence[Any]]:
         types = [str(column.type.compile(self.dialect).partition(" COLLATE ")[0]).lower() for column in columns]
         said = f"COPY ({self.placed(sql)}) TO STDOUT"
-        with translated(), checkout.driver.cursor() as cursor, cursor.copy(said, params) as copy:
+        with translate_errors(), checkout.driver.cursor() as cursor, cursor.copy(said, params) as copy:
             copy.set_types(types)
             try:
                 yield from copy.rows()
@@ -67,37 +67,39 @@ class Moving(Upkeep):
                 raise
 
     def load(self, checkout: Any, table: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        sql = f"COPY {self._named(table)} ({', '.join(map(quoted, names))}) FROM STDIN"
-        with translated(), checkout.driver.cursor() as cursor, cursor.copy(sql) as copy:
+        sql = f"COPY {self._qualified_name(table)} ({', '.join(map(quote_name, names))}) FROM STDIN"
+        with translate_errors(), checkout.driver.cursor() as cursor, cursor.copy(sql) as copy:
             for row in rows:
                 copy.write_row(row)
 
-    def given(self, checkout: Any, table: str, column: str) -> int | None:
-        with translated():
+    def last_number(self, checkout: Any, table: str, column: str) -> int | None:
+        with translate_errors():
             [(sequence,)] = checkout.driver.execute(f"SELECT {self._sequence(table, column)}")
             # Not pg_sequence_last_value: from version 18 on it returns NULL to a role that may not read the sequence.
             [(last, is_called)] = checkout.driver.execute(f"SELECT last_value, is_called FROM {sequence}")
         return last if is_called else None
 
     def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
-        with translated():
-            [(most,)] = checkout.driver.execute(f"SELECT max({quoted(column)}) FROM {self._named(table)}").fetchall()
+        with translate_errors():
+            [(most,)] = checkout.driver.execute(
+                f"SELECT max({quote_name(column)}) FROM {self._qualified_name(table)}"
+            ).fetchall()
             names = f"SELECT setval({self._sequence(table, column)}, greatest(".replace("%", "%%")
             checkout.driver.execute(names + "%s::bigint, %s::bigint))", (most, last))  # NULL changes nothing
 
     def analyze(self, checkout: Any, tables: Sequence[str]) -> None:
-        with translated():
-            checkout.driver.execute(f"ANALYZE {', '.join(map(self._named, tables))}")
+        with translate_errors():
+            checkout.driver.execute(f"ANALYZE {', '.join(map(self._qualified_name, tables))}")
 
     def identity(self, checkout: Any) -> Hashable:
-        with translated():
+        with translate_errors():
             return tuple(checkout.driver.execute(_IDENTITY, (self.schema,)).fetchone())
 
     def _sequence(self, table: str, column: str) -> str:
-        return f"pg_get_serial_sequence({literal(self._named(table))}, {literal(column)})"
+        return f"pg_get_serial_sequence({literal(self._qualified_name(table))}, {literal(column)})"
 
-    def _named(self, table: str) -> str:
-        return f"{quoted(self.schema)}.{quoted(table)}" if self.schema else quoted(table)
+    def _qualified_name(self, table: str) -> str:
+        return f"{quote_name(self.schema)}.{quote_name(table)}" if self.schema else quote_name(table)
 
 
 Values = Sequence[Any]
@@ -115,7 +117,7 @@ def copy_rows(driver: Any, table: str, names: Sequence[str], blocks: Iterator[Se
     columns = next(blocks, None)
     if columns is None:
         return
-    sql = f"COPY {table} ({', '.join(map(quoted, names))}) FROM STDIN"
+    sql = f"COPY {table} ({', '.join(map(quote_name, names))}) FROM STDIN"
     with driver.cursor() as cursor, cursor.copy(sql) as copy:
         while columns is not None:
             copy.write(_lines(columns))
@@ -150,7 +152,7 @@ def _text(value: Any) -> str:
     return write(value)
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     for character, written in _ESCAPES.items():
         text = text.replace(character, written)
     return text
@@ -161,7 +163,7 @@ def _bytes(value: bytes) -> str:
 
 
 _WRITTEN: dict[type, Callable[[Any], str]] = {
-    str: _escaped,
+    str: _escape_text,
     bool: lambda value: "t" if value else "f",
     int: int.__repr__,
     float: float.__repr__,

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lastlight_state.backends.facts import Catalogue, Entry, Form, Malformed, squeezed
-from lastlight_state.backends.sql.expressions import quoted
+from lastlight_state.backends.facts import Catalogue, Entry, Form, Malformed, squeeze_sql
+from lastlight_state.backends.sql.expressions import quote_name
 
 # Postgres databases with the original program's tables. The server enforces types, keys and checks, so rows are sound.
 
@@ -24,13 +24,13 @@ class PostgresOriginal:
         self._driver = driver
 
     @contextmanager
-    def limited(self) -> Iterator[None]:
+    def time_limit(self) -> Iterator[None]:
         yield  # the server's ``statement_timeout`` applies
 
-    def displacing(self, tables: Collection[str]) -> list[str]:
+    def displacing_objects(self, tables: Collection[str]) -> list[str]:
         return []  # other objects in a server's database are its owner's business
 
-    def computing(self, tables: Collection[str], known: Collection[Entry]) -> list[str]:
+    def unknown_triggers(self, tables: Collection[str], known: Collection[Entry]) -> list[str]:
         return []
 
     def damages(self) -> list[str]:
@@ -39,7 +39,7 @@ class PostgresOriginal:
     def orphans(self) -> list[str]:
         return []
 
-    def malformed(self, table: str, key: Sequence[str], column: str, form: Form) -> Malformed:
+    def malformed_values(self, table: str, key: Sequence[str], column: str, form: Form) -> Malformed:
         return Malformed(0, ())
 
     def repair(self, table: str, column: str, form: Form) -> None:
@@ -47,8 +47,8 @@ class PostgresOriginal:
 
     def loosen(self, table: str) -> int:
         for (name,) in self._driver.execute(_UNIQUES, (table,)).fetchall():
-            self._driver.execute(f"ALTER TABLE {quoted(table)} DROP CONSTRAINT {quoted(name)}")
-        return int(self._driver.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()[0])
+            self._driver.execute(f"ALTER TABLE {quote_name(table)} DROP CONSTRAINT {quote_name(name)}")
+        return int(self._driver.execute(f"SELECT count(*) FROM {quote_name(table)}").fetchone()[0])
 
 
 _HERE = "(SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
@@ -149,6 +149,8 @@ def _read(driver: Any, queries: Mapping[str, str]) -> Catalogue:
     found: dict[Entry, str] = {}
     for kind, query in queries.items():
         for table, name, definition in driver.execute(query).fetchall():
-            text = squeezed(definition).replace(f"{quoted}.", "").replace(f"search_path={quoted}", "search_path=schema")
+            text = (
+                squeeze_sql(definition).replace(f"{quoted}.", "").replace(f"search_path={quoted}", "search_path=schema")
+            )
             found[kind, table, name] = text.replace(f"search_path={schema}", "search_path=schema")
     return found

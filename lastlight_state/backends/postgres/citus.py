@@ -11,7 +11,7 @@ from typing import Any
 
 from lastlight_state.backends.base import Checkout, Options
 from lastlight_state.backends.facts import Measures, TableSize
-from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.backends.sql.expressions import literal, quote_name
 from lastlight_state.errors import NotSupported
 
 EXTENSION = "citus"
@@ -98,7 +98,7 @@ class CitusPart:
     def meet(self, extensions: Mapping[str, str]) -> None:
         if EXTENSION not in extensions:
             return
-        place = literal(quoted(self.schema)) if self.schema else "quote_ident(current_schema())"
+        place = literal(quote_name(self.schema)) if self.schema else "quote_ident(current_schema())"
         [facts] = self.peek(FACTS.format(schema=place)) or [(0, None, False, None, None)]  # type: ignore[attr-defined]
         self.citus = Citus.of(extensions[EXTENSION], facts)
         if not self.options.any_server and (refusal := self.citus.refusal()):

@@ -21,11 +21,11 @@ from sqlalchemy.pool import NullPool
 from lastlight_state import codec, metrics
 from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
-from lastlight_state.backends.facts import logged
+from lastlight_state.backends.facts import log_statements
 from lastlight_state.backends.host_connections import hear
 from lastlight_state.backends.postgres.driver import pooler_forgotten, set_to_read_met, standby_met, translate
 from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers, is_alive, socket_of
-from lastlight_state.backends.waiting import all_in_use, shortened
+from lastlight_state.backends.waiting import all_in_use, shorter_wait
 from lastlight_state.errors import (
     InvalidValue,
     MisuseError,
@@ -48,7 +48,7 @@ _PLACE = (
 )
 
 
-def joined(connection: Connection, backend: Backend) -> Checkout:
+def join_caller(connection: Connection, backend: Backend) -> Checkout:
     """Return a checkout of a caller's connection with our settings. Raises `MisuseError` for one in AUTOCOMMIT."""
     checkout = of_caller(connection, backend)
     if checkout.driver.autocommit and not backend.alive(checkout):
@@ -77,7 +77,7 @@ def of_caller(connection: Connection, backend: Backend) -> Checkout:
         driver = AwaitedConnection(driver)
     checkout = Checkout.of(driver, Mode.WRITE, owner=connection.connection)
     checkout.is_awaited = connection.dialect.is_async
-    checkout.execute = logged(checkout.execute, backend)
+    checkout.execute = log_statements(checkout.execute, backend)
     return checkout
 
 
@@ -192,7 +192,7 @@ def maker(url: URL, options: Options) -> Engine:
         raise InvalidValue("url", "its hosts and ports cannot be read, or are not equally many") from None
 
     @event.listens_for(engine, "do_connect")
-    def connected(_: Any, __: Any, arguments: Any, named: Any) -> Any:
+    def make_connection(_: Any, __: Any, arguments: Any, named: Any) -> Any:
         made = AnsweredConnection.connect(*arguments, **named)
         await_answers(made, options.statement_timeout)
         if full:
@@ -211,7 +211,9 @@ def checked_out(engine: Engine) -> Any:
     """Return a live connection of a caller's engine. Raises `BackendUnavailable` if the engine provides none."""
     while True:
         try:
-            owner = engine.raw_connection() if metrics.waits is None else metrics.timed("pool", engine.raw_connection)
+            owner = (
+                engine.raw_connection() if metrics.waits is None else metrics.time_call("pool", engine.raw_connection)
+            )
         except PoolTimeout as error:
             raise all_in_use() from error
         except psycopg.Error as error:
@@ -327,7 +329,7 @@ def begins_with(checkout: Checkout, seconds: float, *, ours: bool) -> str | None
     ``seconds`` is the timeout without a deadline. On a caller's session, settings are changed only within a
     transaction.
     """
-    mode, left = checkout.mode, shortened(seconds)
+    mode, left = checkout.mode, shorter_wait(seconds)
     wait = None if left is None else f"lock_timeout = {max(1, int(left * 1000))}"
     if mode.begins:
         statement = BEGIN_WRITE if mode.writes else _BEGIN_SNAPSHOT

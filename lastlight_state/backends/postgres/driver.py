@@ -40,7 +40,7 @@ class Dialect(PGDialect_psycopg):
 # A result stays with its cursor, so the rows can be loaded a second time, value by value.
 
 
-def fetched(cursor: psycopg.Cursor[Any]) -> list[Any]:
+def fetch_rows(cursor: psycopg.Cursor[Any]) -> list[Any]:
     """Return all rows. A value that the driver cannot decode becomes `Unreadable`; errors of the server are raised."""
     try:
         return cursor.fetchall()
@@ -67,12 +67,12 @@ def _by_value(cursor: psycopg.Cursor[Any]) -> list[Any]:
     loading = Transformer(cursor)
     loaders = [loading.get_loader(result.ftype(i), Format(result.fformat(i))) for i in range(result.nfields)]
     return [
-        tuple(_loaded(loader, result.get_value(row, i)) for i, loader in enumerate(loaders))
+        tuple(_load_value(loader, result.get_value(row, i)) for i, loader in enumerate(loaders))
         for row in range(result.ntuples)
     ]
 
 
-def _loaded(loader: Any, data: bytes | None) -> Any:
+def _load_value(loader: Any, data: bytes | None) -> Any:
     if data is None:
         return None
     try:
@@ -184,7 +184,7 @@ def _without_state(error: Exception) -> StateError:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Raise the library's error for an error of the driver in the block."""
     try:
         yield

@@ -17,7 +17,7 @@ from lastlight_state.backends.host_connections import lock_number
 from lastlight_state.backends.postgres.connections import BEGIN_WRITE
 from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers
-from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.backends.sql.expressions import literal, quote_name
 from lastlight_state.backends.vector_indexes import PREFIX
 from lastlight_state.errors import BackendUnavailable, InvalidValue, ReadOnlyTransaction, StateError
 
@@ -40,7 +40,7 @@ _SETTINGS = (
 _USED = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
 
 
-def measured(driver: Any, schema: str | None, tables: Sequence[str]) -> Measures:
+def read_measures(driver: Any, schema: str | None, tables: Sequence[str]) -> Measures:
     """Return the database's measures. ``size_bytes`` is the size of the whole database, including other schemas."""
     found = driver.execute(_TABLES, (schema, list(tables))).fetchall()
     settings = {name: _value(driver, f"SELECT current_setting('{name}')") for name in _SETTINGS}
@@ -74,14 +74,14 @@ class PostgresLocks(NamedLocks):
 
     def named_lock(self, checkout: Any, name: str) -> None:
         try:
-            metrics.timed("named", checkout.driver.execute, _LOCK, (self.schema, name))
+            metrics.time_call("named", checkout.driver.execute, _LOCK, (self.schema, name))
         except psycopg.Error as error:
             raise translate(error) from error
 
-    def locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
-        return metrics.timed("named", self._locked, checkout, name, sql, parameters)
+    def execute_locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
+        return metrics.time_call("named", self._execute_locked, checkout, name, sql, parameters)
 
-    def _locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
+    def _execute_locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
         driver = checkout.driver
         commits = driver.pgconn.transaction_status == TransactionStatus.IDLE
         with driver.pipeline():  # one snapshot per statement: the second sees the former holder's commit
@@ -141,13 +141,13 @@ def ask(
 
     Names without a schema are looked up in ``schema`` first; with ``alone``, only there.
     """
-    text = _TOKENS.sub(_placed, sql)
+    text = _TOKENS.sub(_translate_token, sql)
     usual = driver.answer_seconds if isinstance(driver, AnsweredConnection) else None
     try:
         driver.execute("SAVEPOINT lastlight_question")
         try:
             enter = _ENTER_ALONE if alone else _ENTER
-            enters = "" if schema is None else enter.format(first=literal(quoted(schema)))
+            enters = "" if schema is None else enter.format(first=literal(quote_name(schema)))
             driver.execute(f"SET LOCAL statement_timeout = {max(1, int(timeout * 1000))}{enters}")
             await_answers(driver, timeout)
             with driver.cursor(binary=True) if plan else driver.cursor(_CURSOR) as cursor:
@@ -166,7 +166,7 @@ def ask(
         raise InvalidValue("value", str(error)) from None
 
 
-def _placed(match: re.Match[str]) -> str:
+def _translate_token(match: re.Match[str]) -> str:
     if match["name"]:
         return f"%({match['name']})s"
     return match[0].replace("%", "%%")
@@ -190,16 +190,16 @@ RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _preparer = PGDialect(paramstyle="named").identifier_preparer  # type: ignore[no-untyped-call]
 
 
-def framed(body: str, schema: str, *, exists: bool, lock_timeout: float, ddl_wait: float) -> str:
+def migration_script(body: str, schema: str, *, exists: bool, lock_timeout: float, ddl_wait: float) -> str:
     """Return the statements as a script that enters the schema and holds the migration lock, all in one transaction."""
-    place = [] if exists else [f"CREATE SCHEMA {quoted(schema)}"]
+    place = [] if exists else [f"CREATE SCHEMA {quote_name(schema)}"]
     before = [
         "BEGIN",
         f"SET LOCAL lock_timeout = {int(lock_timeout * 1000)}",
         f"SELECT pg_advisory_xact_lock({lock_number(schema, 'migration')})",
         f"SET LOCAL lock_timeout = {int(min(lock_timeout, ddl_wait) * 1000)}",
         *place,
-        f"SET LOCAL search_path TO {quoted(schema)}, pg_temp",
+        f"SET LOCAL search_path TO {quote_name(schema)}, pg_temp",
     ]
     return "".join(f"{statement};\n\n" for statement in before) + f"{body}\n\nCOMMIT;\n"
 
@@ -233,24 +233,24 @@ _NOT_OURS = """
 """
 
 
-def examined(driver: Any, schema: str | None) -> list[str]:
+def find_invalid_objects(driver: Any, schema: str | None) -> list[str]:
     """Return the invalid indexes and unvalidated constraints of the schema, but for indexes of embeddings."""
     return [str(row[0]) for row in driver.execute(_INVALID, {"schema": schema, "vectors": PREFIX}).fetchall()]
 
 
-def vacuumed(backend: Any, checkout: Any, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
+def vacuum_tables(backend: Any, checkout: Any, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
     """Vacuum these tables and no others. No statement timeout applies while this runs.
 
     Raises `BackendUnavailable` ``permission`` for tables that the role may not vacuum, after vacuuming the others.
     """
-    schema = f"{quoted(backend.schema)}." if backend.schema else ""
+    schema = f"{quote_name(backend.schema)}." if backend.schema else ""
     options = f"ANALYZE {str(analyze).lower()}, FULL {str(full).lower()}"
     driver = checkout.driver
     try:
         driver.execute("SET statement_timeout = 0")
         await_answers(driver, None)
         with _warnings(driver) as warnings:
-            driver.execute(f"VACUUM ({options}) {', '.join(schema + quoted(table) for table in tables)}")
+            driver.execute(f"VACUUM ({options}) {', '.join(schema + quote_name(table) for table in tables)}")
     except psycopg.Error as error:
         raise translate(error) from error
     # The server only warns of a skipped table, in its own language; it also warns of other things.

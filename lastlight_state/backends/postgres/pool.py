@@ -41,7 +41,7 @@ class AnsweredConnection(psycopg.Connection[Any]):
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
         if self.answer_seconds is not None:
-            gen = _answered(gen, self.answer_seconds)
+            gen = _limit_silence(gen, self.answer_seconds)
         return super().wait(gen, *args, **kwargs)
 
 
@@ -54,7 +54,7 @@ def await_answers(driver: Any, statement_seconds: float | None) -> None:
         driver.answer_seconds = None if statement_seconds is None else statement_seconds + GRACE_SECONDS
 
 
-def _answered(gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
+def _limit_silence(gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
     """Wait for the driver's generator ``gen`` as the driver does, but raise if no data arrived for ``seconds``."""
     silent_since: float | None = None
     try:
@@ -117,10 +117,10 @@ class Pool:
             if metrics.waits is None:
                 self._enter(checkout)
             else:
-                metrics.timed("pool", self._enter, checkout)
+                metrics.time_call("pool", self._enter, checkout)
             pooled = self._idle(checkout) or self._open(checkout)
             await_answers(pooled.driver, self._statement_seconds)
-            checkout.lend(pooled.driver, owner=pooled)
+            checkout.attach(pooled.driver, owner=pooled)
         except BaseException:
             self.recover(checkout)
             raise
@@ -150,7 +150,7 @@ class Pool:
         self._close_the_gone()
         self._close_idle()
 
-    def forked(self) -> None:
+    def detach_child(self) -> None:
         """Take all connections from their users in a child process. Their server processes serve only the parent."""
         for checkout in list(self._lent.values()):
             checkout.driver = None
@@ -197,7 +197,7 @@ class Pool:
 
     def _close_the_gone(self) -> None:
         for checkout in [*self._lent.values()]:
-            handle = checkout.handle  # the same test as `gone`, without a call for each connection
+            handle = checkout.handle  # the same test as `is_gone`, without a call for each connection
             if handle is not None and handle() is None:
                 self.recover(checkout)
 

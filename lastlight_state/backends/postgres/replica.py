@@ -160,7 +160,7 @@ class Required:
             try:
                 said, self.identity, page, segment = checkout.driver.execute(_WRITTEN).fetchone()
             except psycopg.Error as error:
-                raise self._primary.failed(checkout, error) from error
+                raise self._primary.unit_error(checkout, error) from error
         position = _before_header(_number(said), page, segment)
         if written is not self._asked_after or position < self._own:
             self._own = position

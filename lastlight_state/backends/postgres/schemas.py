@@ -18,15 +18,15 @@ from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.postgres.citus import Citus
 from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.backends.postgres.pool import await_answers
-from lastlight_state.backends.postgres.vector_indexes import dropping
+from lastlight_state.backends.postgres.vector_indexes import drop_statements
 from lastlight_state.backends.schemas import Schemas
-from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.backends.sql.expressions import literal, quote_name
 from lastlight_state.errors import Conflict, InvalidValue, NotSupported, StateError
 
 #: The placeholder for the schema in the statements of backends that borrow connections. SQLAlchemy quotes it; no column
 #: name of a user has spaces.
 STAND_IN = "$ schema of the store $"
-_QUOTED = quoted(STAND_IN)
+_QUOTED = quote_name(STAND_IN)
 
 _WITH = """
     SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -77,24 +77,26 @@ class PostgresSchemas(Schemas):
         other.borrows = True
         return other
 
-    def placed(self, sql: str) -> str:
+    def fill_in_schema(self, sql: str) -> str:
         """Replace the placeholder in a compiled statement by this backend's schema."""
-        return sql.replace(_QUOTED, quoted(self.schema)) if self.borrows and self.schema else sql
+        return sql.replace(_QUOTED, quote_name(self.schema)) if self.borrows and self.schema else sql
 
     def put_in_place(self, checkout: Checkout) -> None:
         """Make a checkout execute compiled statements in this backend's schema."""
         if self.borrows and self.schema:
-            checkout.execute = _placing(checkout.execute, quoted(self.schema))
+            checkout.execute = _bind_schema(checkout.execute, quote_name(self.schema))
 
     def meet_server(self) -> None:
-        self.meet(dict(self._asked("SELECT extname, extversion FROM pg_extension", ())))  # type: ignore[attr-defined]
+        self.meet(dict(self._query_rows("SELECT extname, extversion FROM pg_extension", ())))  # type: ignore[attr-defined]
 
     def schemas_with(self, table: str) -> Sequence[str]:
-        return [str(name) for (name,) in self._asked(_WITH, (table,))]
+        return [str(name) for (name,) in self._query_rows(_WITH, (table,))]
 
     def sizes_of(self, schemas: Collection[str]) -> Mapping[str, int]:
         sizes = _SIZES.format(**(_SIZE if self.citus is None else _DISTRIBUTED_SIZE))
-        found = self._asked(sizes, (list(schemas),), keeps=False)  # the server caches what it has read of each table
+        found = self._query_rows(
+            sizes, (list(schemas),), keeps=False
+        )  # the server caches what it has read of each table
         return {str(name): int(size) for name, size in found if size is not None}  # None: all its tables were removed
 
     def rows_of(
@@ -126,17 +128,17 @@ class PostgresSchemas(Schemas):
         return found, failed
 
     def is_empty(self) -> bool:
-        return not any(holds for (holds,) in self._asked(_HOLDS, (self.schema,)))
+        return not any(holds for (holds,) in self._query_rows(_HOLDS, (self.schema,)))
 
     def drop_schema(self, connection: Any, kinds: Mapping[str, Collection[str]]) -> None:
-        driver, home = connection.connection.dbapi_connection, quoted(self.schema or "")
+        driver, home = connection.connection.dbapi_connection, quote_name(self.schema or "")
         try:
             for kind in ("view", "table", "function"):
                 takes = "()" if kind == "function" else ""
-                names = ", ".join(f"{home}.{quoted(name)}{takes}" for name in sorted(kinds.get(kind, ())))
+                names = ", ".join(f"{home}.{quote_name(name)}{takes}" for name in sorted(kinds.get(kind, ())))
                 if names:
                     driver.execute(f"DROP {kind.upper()} IF EXISTS {names} RESTRICT")
-            for statement in dropping(driver, self.schema or ""):
+            for statement in drop_statements(driver, self.schema or ""):
                 driver.execute(statement)
             driver.execute(f"DROP SCHEMA {home} RESTRICT")
         except psycopg.Error as error:
@@ -155,7 +157,7 @@ class PostgresSchemas(Schemas):
                 checkout.driver.execute("SET statement_timeout = 0")
                 await_answers(checkout.driver, None)
                 moved = "SELECT citus_schema_move(%s::regnamespace, %s::text, %s::integer)"
-                checkout.driver.execute(moved, (quoted(self.schema or ""), host, port))
+                checkout.driver.execute(moved, (quote_name(self.schema or ""), host, port))
             except psycopg.Error as error:
                 raise translate(error) from error
             finally:
@@ -167,15 +169,15 @@ class PostgresSchemas(Schemas):
         [(schema, exists, database)] = self.peek(  # type: ignore[attr-defined]
             f"SELECT {named}, to_regnamespace(quote_ident({named})) IS NOT NULL, current_database()"
         ) or [(None, False, "")]
-        return self._known(schema), exists, database
+        return self._existing_schema(schema), exists, database
 
-    def _known(self, schema: str | None) -> str:
+    def _existing_schema(self, schema: str | None) -> str:
         if schema is None:
             raise InvalidValue("schema", "the connection's search_path names no schema that exists")
         return schema
 
     def _current_schema(self, checkout: Checkout) -> str:
-        return self._known(checkout.driver.execute("SELECT current_schema()").fetchone()[0])
+        return self._existing_schema(checkout.driver.execute("SELECT current_schema()").fetchone()[0])
 
     def _enter_schema(self, checkout: Checkout, schema: str) -> None:
         """Put the schema first in the search path. Create the schema if it does not exist.
@@ -183,12 +185,12 @@ class PostgresSchemas(Schemas):
         Functions keep this search path. Temporary tables come last in it, so that none of them hides a table of the
         library.
         """
-        name = quoted(schema)
+        name = quote_name(schema)
         if checkout.driver.execute("SELECT to_regnamespace(%s)", (name,)).fetchone()[0] is None:
             checkout.driver.execute(f"CREATE SCHEMA {name}")
         checkout.driver.execute(f"SET LOCAL search_path TO {name}, pg_temp")
 
-    def _asked(self, sql: str, values: Sequence[Any], *, keeps: bool = True) -> list[Any]:
+    def _query_rows(self, sql: str, values: Sequence[Any], *, keeps: bool = True) -> list[Any]:
         """Return the rows of a statement.
 
         With ``keeps=False``, close the connection afterwards, so that the server frees its caches.
@@ -202,8 +204,8 @@ class PostgresSchemas(Schemas):
         return found
 
 
-def _placing(execute: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def placed(sql: str, *values: Any, **options: Any) -> Any:
+def _bind_schema(execute: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def execute_in_schema(sql: str, *values: Any, **options: Any) -> Any:
         return execute(sql.replace(_QUOTED, name), *values, **options)
 
-    return placed
+    return execute_in_schema

@@ -14,9 +14,9 @@ from typing import Any
 import psycopg
 
 from lastlight_state.backends.base import Checkout
-from lastlight_state.backends.postgres.driver import translated
+from lastlight_state.backends.postgres.driver import translate_errors
 from lastlight_state.backends.postgres.pool import await_answers
-from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.backends.sql.expressions import literal, quote_name
 from lastlight_state.backends.vector_indexes import PREFIX, BuiltIndex, IndexState, stem_of
 from lastlight_state.errors import BackendUnavailable, Conflict, NotSupported
 
@@ -177,11 +177,11 @@ _LAG = """
 _LACKING = "indexes of embeddings need pgvector 0.7 or newer; an administrator runs in this database: {}"
 
 
-def dropping(driver: Any, schema: str) -> Iterator[str]:
+def drop_statements(driver: Any, schema: str) -> Iterator[str]:
     """Yield the statements that remove all indexes of a schema and their functions, once `vectors` is gone."""
-    found = driver.execute(_TABLES, (quoted(schema),)).fetchall()
-    yield from (f"DROP TABLE {quoted(schema)}.{name} RESTRICT" for (name,) in found)
-    yield from (f"DROP FUNCTION IF EXISTS {quoted(schema)}.{function} RESTRICT" for function in FUNCTIONS)
+    found = driver.execute(_TABLES, (quote_name(schema),)).fetchall()
+    yield from (f"DROP TABLE {quote_name(schema)}.{name} RESTRICT" for (name,) in found)
+    yield from (f"DROP FUNCTION IF EXISTS {quote_name(schema)}.{function} RESTRICT" for function in FUNCTIONS)
 
 
 class PostgresVectorIndexes:
@@ -191,14 +191,17 @@ class PostgresVectorIndexes:
     options: Any
 
     def vector_indexes(self, checkout: Checkout) -> Sequence[BuiltIndex]:
-        sql = _ALL.format(namespaces=self._named("vector_namespaces"))
-        with translated():
-            return [_built(*row) for row in checkout.driver.execute(sql, (self._named("vectors"),)).fetchall()]
+        sql = _ALL.format(namespaces=self._qualified_name("vector_namespaces"))
+        with translate_errors():
+            return [
+                _built_index(*row)
+                for row in checkout.driver.execute(sql, (self._qualified_name("vectors"),)).fetchall()
+            ]
 
     def vector_index_lag(self, checkout: Checkout, index: BuiltIndex) -> int:
-        named = {"vectors": self._named("vectors"), "index": self._named(index.name)}
+        named = {"vectors": self._qualified_name("vectors"), "index": self._qualified_name(index.name)}
         sql = _LAG.format(**named, namespace=literal(index.namespace or ""), dimensions=index.dimensions)
-        with translated():
+        with translate_errors():
             return int(checkout.driver.execute(sql).fetchone()[0])
 
     def make_vector_index(self, checkout: Checkout, namespace: str, dimensions: int) -> None:
@@ -206,11 +209,11 @@ class PostgresVectorIndexes:
             told = f"an index takes embeddings of at most {MOST_DIMENSIONS} numbers, and these have {dimensions}"
             raise NotSupported(f"{told}: every search of this namespace is exact")
         driver, name = checkout.driver, f"{stem_of(namespace)}{dimensions}"
-        with translated(), self._alone(checkout, name) as home:
-            places = {"home": quoted(home), "ext": quoted(_extension(driver)), "name": name}
+        with translate_errors(), self._alone(checkout, name) as home:
+            places = {"home": quote_name(home), "ext": quote_name(_extension(driver)), "name": name}
             values = {"namespace": literal(namespace), "dimensions": dimensions}
             self._make_functions(driver, places)
-            if driver.execute(_FIND, (self._named("vectors"), name)).fetchone() is None:
+            if driver.execute(_FIND, (self._qualified_name("vectors"), name)).fetchone() is None:
                 if driver.execute("SELECT to_regclass(%s)", (f"{places['home']}.{name}",)).fetchone()[0] is not None:
                     driver.execute(_DROP.format(**places))  # an earlier call was cut off
                 driver.execute(_MAKE.format(**places, **values))
@@ -219,25 +222,25 @@ class PostgresVectorIndexes:
                     fill = _FILL.format(**places, **values, after=literal(last))
                     [last] = driver.execute(fill).fetchone()
                 driver.execute(_BUILD.format(**places))
-            for (role,) in driver.execute(_READERS, (self._named("vectors"),)).fetchall():
+            for (role,) in driver.execute(_READERS, (self._qualified_name("vectors"),)).fetchall():
                 driver.execute(f"GRANT SELECT ON {places['home']}.{name} TO {role}")
 
     def drop_vector_indexes(self, checkout: Checkout, namespace: str) -> int:
         names = [one.name for one in self.vector_indexes(checkout) if one.name.startswith(stem_of(namespace))]
         for name in names:
-            with translated(), self._alone(checkout, name) as home:
-                checkout.driver.execute(_DROP.format(home=quoted(home), name=name))
+            with translate_errors(), self._alone(checkout, name) as home:
+                checkout.driver.execute(_DROP.format(home=quote_name(home), name=name))
         return len(names)
 
     def nearest(
         self, checkout: Checkout, namespace: str, dimensions: int, packed: bytes, most: int
     ) -> list[str] | None:
         driver, name = checkout.driver, f"{stem_of(namespace)}{dimensions}"
-        with translated():
-            found = driver.execute(_FIND, (self._named("vectors"), name)).fetchone()
+        with translate_errors():
+            found = driver.execute(_FIND, (self._qualified_name("vectors"), name)).fetchone()
             if found is None:
                 return None
-            places = {"home": quoted(found[0]), "ext": quoted(found[1]), "name": name}
+            places = {"home": quote_name(found[0]), "ext": quote_name(found[1]), "name": name}
             query = {"bytes": f"'\\x{packed.hex()}'::bytea", "dimensions": dimensions, "most": most}
             cursor = driver.execute(_NEAREST.format(**places, **query), prepare=False)
             while cursor.description is None and cursor.nextset():
@@ -259,7 +262,7 @@ class PostgresVectorIndexes:
         if self.options.pooler is not None:
             raise NotSupported("through a pooler no session stays: make and drop indexes on a direct connection")
         driver = checkout.driver
-        table = driver.execute(_TABLE, (self._named("vectors"),)).fetchone()
+        table = driver.execute(_TABLE, (self._qualified_name("vectors"),)).fetchone()
         if table is None:
             raise NotSupported("there is no table `vectors`")
         home, is_owned = table
@@ -275,8 +278,8 @@ class PostgresVectorIndexes:
         yield home
         driver.execute(f"SELECT pg_advisory_unlock({lock})")
 
-    def _named(self, table: str) -> str:
-        return f"{quoted(self.schema)}.{table}" if self.schema else table
+    def _qualified_name(self, table: str) -> str:
+        return f"{quote_name(self.schema)}.{table}" if self.schema else table
 
 
 def _extension(driver: Any) -> str:
@@ -299,7 +302,7 @@ def _extension(driver: Any) -> str:
     return str(schema)
 
 
-def _built(
+def _built_index(
     name: str, namespace: str | None, dimensions: int, known: int | None, valid: bool, busy: bool, size: int
 ) -> BuiltIndex:
     state: IndexState = "ready" if valid else "building" if busy else "failed"

@@ -23,7 +23,7 @@ from lastlight_state.errors import NotSupported
 # upgrade.
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return the name as a quoted identifier.
 
     SQLAlchemy's own quoting doubles ``%``, which is wrong in a statement without parameters.
@@ -46,7 +46,7 @@ def refusal(product: str, query: str, message: str) -> tuple[str, ...]:
         return (f"DO $refusal$ BEGIN IF EXISTS ({query}) THEN {raises}; END IF; END $refusal$",)
     if product == "sqlite":  # SQLite can show our text only as the name of a failed constraint
         return (
-            f"CREATE TEMP TABLE {_TABLE} (found INTEGER CONSTRAINT {quoted(message)} CHECK (found IS NULL))",
+            f"CREATE TEMP TABLE {_TABLE} (found INTEGER CONSTRAINT {quote_name(message)} CHECK (found IS NULL))",
             f"INSERT INTO temp.{_TABLE} SELECT 1 WHERE EXISTS ({query})",
             f"DROP TABLE temp.{_TABLE}",
         )
@@ -114,7 +114,7 @@ _STATEMENTS = {
 }
 
 
-def carried(product: str) -> tuple[str, ...]:
+def column_updates(product: str) -> tuple[str, ...]:
     """Return the UPDATEs that fill the library's new columns from the original program's columns.
 
     Run them once the columns exist.
@@ -196,7 +196,7 @@ def outline(
     ``others`` are functions and views that belong to the tables. ``constraints`` are the unique constraints and the
     references that the tables should have. The value is NULL on other products, and if none of the tables exists.
     """
-    listed = _listed(tables)
+    listed = _literal_list(tables)
     if not listed or product not in _PRODUCTS:
         return "NULL"
     unique = {table for _, table, name in constraints if name.startswith("unique")}
@@ -204,14 +204,14 @@ def outline(
     lengths = (f"WHEN {literal(table)} THEN {count * len(REFERENCES)}" for table, count in sorted(references.items()))
     return _PRODUCTS[product].format(
         tables=listed,
-        others=_listed(others) or "NULL",
-        unique=_listed(unique) or "NULL",
+        others=_literal_list(others) or "NULL",
+        unique=_literal_list(unique) or "NULL",
         references=" ".join(lengths) or "WHEN NULL THEN 0",
         namespace=_NAMESPACE.format(version=literal(version)),
     )
 
 
-def _listed(names: Iterable[str]) -> str:
+def _literal_list(names: Iterable[str]) -> str:
     return ", ".join(map(literal, sorted(names)))
 
 

@@ -41,7 +41,7 @@ from lastlight_state.backends.sqlite.connections import (
     file_of,
 )
 from lastlight_state.backends.sqlite.dbapi import error_name, sqlite3
-from lastlight_state.backends.sqlite.driver import fetched, translate
+from lastlight_state.backends.sqlite.driver import fetch_rows, translate
 from lastlight_state.backends.sqlite.file_connections import FileConnections
 from lastlight_state.backends.sqlite.locked_reads import LockedConnection
 from lastlight_state.backends.sqlite.pragmas import busy_timeout, permit_writes, piece, refuse_writes, tried_again
@@ -87,7 +87,7 @@ class SqliteBackend(SqliteUpkeep):
         self.options = options
         self.lock_seconds = options.busy_timeout
         self._path = None if engine is not None or database == MEMORY else Path(database).absolute()
-        self.location = urls.redacted(self._path) if self._path else f"sqlite:///{database}"
+        self.location = urls.redact_url(self._path) if self._path else f"sqlite:///{database}"
         self._engine = engine
         self._connections = self._opened_connections(engine)
         self._has_file = self._path is not None or (engine is not None and file_of(engine) is not None)
@@ -118,18 +118,18 @@ class SqliteBackend(SqliteUpkeep):
         return engine
 
     @property
-    def disturbed(self) -> bool:
-        return self._connections.disturbed
+    def is_disturbed(self) -> bool:
+        return self._connections.is_disturbed
 
     def acquire(self, mode: Mode, checkout: Checkout | None = None) -> Checkout:
         if mode.writes and self.options.read_only:
             raise ReadOnlyTransaction("the store is open for reading only")
         checkout = checkout or Checkout(mode, self)
         if metrics.waits is None or not mode.writes:
-            return self._acquired(mode, checkout)
-        return metrics.timed("file", self._acquired, mode, checkout)
+            return self._acquire_checkout(mode, checkout)
+        return metrics.time_call("file", self._acquire_checkout, mode, checkout)
 
-    def _acquired(self, mode: Mode, checkout: Checkout) -> Checkout:
+    def _acquire_checkout(self, mode: Mode, checkout: Checkout) -> Checkout:
         try:
             if mode.writes:
                 self._connections.writer(checkout)
@@ -142,8 +142,10 @@ class SqliteBackend(SqliteUpkeep):
         if checkout.group is not None:
             return checkout
         begins = mode.begins and not isinstance(checkout.driver, LockedConnection)
-        if checkout.shares and not begins and len(self._line) > 1:  # a single statement would need a commit of its own
-            begins = checkout.begun = group_commit.leads(checkout)
+        if (
+            checkout.groupable and not begins and len(self._line) > 1
+        ):  # a single statement would need a commit of its own
+            begins = checkout.begun = group_commit.may_lead_group(checkout)
         begin = "BEGIN IMMEDIATE" if mode.writes else "BEGIN DEFERRED"
         try:
             if begins:
@@ -160,7 +162,7 @@ class SqliteBackend(SqliteUpkeep):
         return checkout
 
     def commit(self, checkout: Checkout) -> None:
-        if checkout.shares and len(self._line) > 1 and group_commit.leads(checkout):
+        if checkout.groupable and len(self._line) > 1 and group_commit.may_lead_group(checkout):
             group_commit.commit(self._line, checkout, partial(self._commit, checkout))
         else:
             self._commit(checkout)
@@ -199,7 +201,7 @@ class SqliteBackend(SqliteUpkeep):
         """Let the next writer roll back an interrupted unit. If no writer waits, roll it back now."""
         checkout.broken = True
         self._connections.recover(checkout)
-        if self._connections.unfinished:
+        if self._connections.has_unfinished_unit:
             with Checkout(Mode.READ if self.options.read_only else Mode.ONE, self):
                 pass
 
@@ -208,13 +210,13 @@ class SqliteBackend(SqliteUpkeep):
         if error_name(error) == "SQLITE_BUSY_SNAPSHOT":
             checkout.broken = True  # an unread cursor keeps an old snapshot: waiting does not help
         if checkout.backend is not self or not isinstance(error, sqlite3.Error):
-            raise self.failed(checkout, error) from error
+            raise self.unit_error(checkout, error) from error
         try:
             return tried_again(
                 run, error, waiting.until(self.lock_seconds - piece(self.options, writes=checkout.mode.writes))
             )
         except sqlite3.Error as last:
-            raise self.failed(checkout, last) from last
+            raise self.unit_error(checkout, last) from last
 
     def translate(self, error: Exception) -> StateError:
         return translate(error)
@@ -231,7 +233,7 @@ class SqliteBackend(SqliteUpkeep):
             checkout.broken = True  # closed afterwards, with the cached text
         return self._patiently(checkout, lambda: examining.ask(checkout.driver, sql, params, limit, timeout, plan=plan))
 
-    fetched = staticmethod(fetched)
+    fetch_rows = staticmethod(fetch_rows)
 
     def named_lock(self, checkout: Checkout, name: str) -> None:
         """Do nothing: only one unit at a time writes to a SQLite file."""
@@ -244,7 +246,7 @@ class SqliteBackend(SqliteUpkeep):
 
     def join(self, connection: Connection) -> Checkout:
         self.refuse_foreign(connection)
-        checkout = host_connections.joined(connection, self)
+        checkout = host_connections.join_caller(connection, self)
         refuse_elsewhere(self, connection, checkout)
         return checkout
 
@@ -305,8 +307,8 @@ class SqliteBackend(SqliteUpkeep):
         has_log = self._has_file and self.options.journal_mode in (None, "wal") and not self.options.across_mounts
         return [(name, fault) for name, fault in super().known_faults() if has_log or fault is not WAL_RESET]
 
-    def forked(self) -> None:
-        self._connections.forked()
+    def detach_child(self) -> None:
+        self._connections.detach_child()
 
     def close(self) -> None:
         self._connections.close()

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 from lastlight_state.backends import waiting
 from lastlight_state.backends.facts import Place, Upkeep
-from lastlight_state.backends.sql.expressions import quoted
+from lastlight_state.backends.sql.expressions import quote_name
 from lastlight_state.backends.sqlite import files, untrusted
 from lastlight_state.backends.sqlite.connections import Connections
 from lastlight_state.backends.sqlite.dbapi import connect, error_name, sqlite3
-from lastlight_state.backends.sqlite.driver import each, translate
+from lastlight_state.backends.sqlite.driver import iterate_rows, translate
 from lastlight_state.backends.sqlite.private_copies import place_of
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
@@ -72,9 +72,9 @@ class Moving(Upkeep):
 
     def stream(self, checkout: Any, sql: str, params: Any, columns: Sequence[Any]) -> Iterator[Sequence[Any]]:
         try:
-            yield from untrusted.watched(
+            yield from untrusted.watch_rows(
                 checkout.driver,
-                lambda: each(self._patiently(checkout, lambda: checkout.driver.execute(sql, params))),
+                lambda: iterate_rows(self._patiently(checkout, lambda: checkout.driver.execute(sql, params))),
                 self._size,
             )
         except sqlite3.Error as error:
@@ -84,13 +84,13 @@ class Moving(Upkeep):
         return files.size(*self.files)
 
     def load(self, checkout: Any, table: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        listed, places = ", ".join(map(quoted, names)), ", ".join("?" * len(names))
+        listed, places = ", ".join(map(quote_name, names)), ", ".join("?" * len(names))
         try:
-            checkout.driver.executemany(f"INSERT INTO {quoted(table)} ({listed}) VALUES ({places})", rows)
+            checkout.driver.executemany(f"INSERT INTO {quote_name(table)} ({listed}) VALUES ({places})", rows)
         except sqlite3.Error as error:
             raise translate(error) from error
 
-    def given(self, checkout: Any, table: str, column: str) -> int | None:
+    def last_number(self, checkout: Any, table: str, column: str) -> int | None:
         try:
             found = checkout.driver.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
         except sqlite3.Error as error:
@@ -98,7 +98,7 @@ class Moving(Upkeep):
         return None if found is None else int(found[0])
 
     def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
-        there = self.given(checkout, table, column)
+        there = self.last_number(checkout, table, column)
         if last is None or (there is not None and there >= last):
             return
         try:
@@ -146,12 +146,12 @@ class Moving(Upkeep):
 def _until(end: float) -> Callable[[int, int, int], None]:
     """Return a progress callback that raises `BackendBusy` if a copy still waits for a lock at the time ``end``."""
 
-    def told(status: int, *_: int) -> None:
+    def refuse_past_end(status: int, *_: int) -> None:
         if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() >= end:
             raise BackendBusy("the database is locked by another writer")
         waiting.refuse_ended()
 
-    return told
+    return refuse_past_end
 
 
 def _no_room(path: Path) -> BackendUnavailable:

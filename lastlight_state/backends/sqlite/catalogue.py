@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from lastlight_state.backends.facts import Catalogue, Entry, squeezed
+from lastlight_state.backends.facts import Catalogue, Entry, squeeze_sql
 
 # The shape of a SQLite schema: columns, keys and indexes, independent of how the statements were spelt.
 #
@@ -122,7 +122,7 @@ def catalogue_of(driver: Any) -> Catalogue:
             columns = [row[0] for row in driver.execute(_COLUMNS, (name,)).fetchall()]
             found["order", name, ""] = ", ".join(columns)
         else:
-            found[kind, table, name] = squeezed(sql)
+            found[kind, table, name] = squeeze_sql(sql)
     return found
 
 
@@ -131,7 +131,7 @@ def _of_table(table: str, sql: str) -> Iterator[tuple[Entry, str]]:
 
     Entries are compared instead of the CREATE text, because ADD COLUMN appends a column after the constraints.
     """
-    text = squeezed(sql)
+    text = squeeze_sql(sql)
     start, end = text.index("("), text.rindex(")")
     yield ("table", table, ""), text[end + 1 :].strip()
     for part in _parts(text[start + 1 : end]):

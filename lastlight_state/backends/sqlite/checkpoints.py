@@ -72,7 +72,7 @@ class WriteAheadLog:
         """True if a checkpoint of this log was made, but readers kept it from restarting."""
         return self._next != self.pages
 
-    def tried(self, pages: int) -> None:
+    def record_checkpoint(self, pages: int) -> None:
         """Record that a checkpoint was made of a log with this number of pages.
 
         The next checkpoint is due when the log has grown further, or has restarted.
@@ -118,20 +118,22 @@ def bring_in(log: WriteAheadLog, writer: Any, reader: Any) -> None:
     After a driver's error it stays due.
     """
     with _Writers(writer):
-        _, pages, _ = _copied(reader, 0)
+        _, pages, _ = _copy_pages(reader, 0)
         if log.grows_on:
-            _copied(reader, min(_LONGEST_WAIT, _WAIT_SECONDS * pages / log.pages))
-    log.tried(pages)
+            _copy_pages(reader, min(_LONGEST_WAIT, _WAIT_SECONDS * pages / log.pages))
+    log.record_checkpoint(pages)
 
 
-def made(log: WriteAheadLog, writer: Any, reader: Any, mode: str, seconds: float) -> tuple[bool, int, int] | None:
+def make_checkpoint(
+    log: WriteAheadLog, writer: Any, reader: Any, mode: str, seconds: float
+) -> tuple[bool, int, int] | None:
     """Make a checkpoint in one of SQLite's modes. Return the row of its pragma, or None for a file without a log.
 
     Waits for readers as the mode demands, for at most ``seconds``. If the log is truncated, one page remains.
     """
     end = time.monotonic() + seconds
     with _Writers(writer):
-        busy, pages, copied = _copied(reader, 0 if mode == "PASSIVE" else seconds, is_complete=True)
+        busy, pages, copied = _copy_pages(reader, 0 if mode == "PASSIVE" else seconds, is_complete=True)
     if pages < 0:
         return None
     if mode in ("PASSIVE", "FULL"):
@@ -153,7 +155,7 @@ class _Writers:
         self._writer.execute("ROLLBACK")
 
 
-def _copied(reader: Any, seconds: float, *, is_complete: bool = False) -> tuple[bool, int, int]:
+def _copy_pages(reader: Any, seconds: float, *, is_complete: bool = False) -> tuple[bool, int, int]:
     """Copy the pages that readers permit, for at most ``seconds``.
 
     With ``is_complete``, stop as soon as all are copied.
@@ -186,7 +188,7 @@ def _started_anew(log: WriteAheadLog, writer: Any, reader: Any, end: float, *, c
             waiting.pause(pause)
             pause *= 2
             with _Writers(writer):
-                _copied(reader, 0)
+                _copy_pages(reader, 0)
     finally:
         writer.execute(f"PRAGMA journal_size_limit = {limit}")
 

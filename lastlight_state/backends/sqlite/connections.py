@@ -52,7 +52,7 @@ class Connections(ABC):
         self._writer: sqlite3.Connection | None = None
 
     @property
-    def disturbed(self) -> bool:
+    def is_disturbed(self) -> bool:
         """True if a file that was read as unchanging was changed during the read."""
         return False
 
@@ -62,7 +62,7 @@ class Connections(ABC):
         return None
 
     @property
-    def unfinished(self) -> bool:
+    def has_unfinished_unit(self) -> bool:
         """True if the writer's connection was left inside a unit and no writer waits who would roll it back."""
         return self._user is not None and not self.line
 
@@ -85,7 +85,7 @@ class Connections(ABC):
             if kept is None:
                 self._lend_writer(checkout)
             else:
-                checkout.lend(kept)
+                checkout.attach(kept)
         except BaseException:
             self.give_back_writer(checkout)
             raise
@@ -116,10 +116,10 @@ class Connections(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
-    def forked(self) -> None:  # noqa: B027 - only files have locks that a child would mistake for its own
+    def detach_child(self) -> None:  # noqa: B027 - only files have locks that a child would mistake for its own
         """Detach a forked child process from its parent's connections."""
 
-    def another(self, checkout: Checkout) -> AbstractContextManager[Any]:
+    def second_connection(self, checkout: Checkout) -> AbstractContextManager[Any]:
         """Lend a second connection in addition to a checkout's. For cases in which `reader` cannot lend one."""
         raise NotImplementedError
 
@@ -164,7 +164,7 @@ class SharedConnection(Connections):
             self.line.leave(closing)
 
     def _lend_writer(self, checkout: Checkout) -> None:
-        checkout.lend(self._connection)
+        checkout.attach(self._connection)
 
     def _take_back_writer(self, checkout: Checkout) -> None:
         if checkout.broken:
@@ -221,7 +221,7 @@ class EngineConnections(Connections):
     def _lend_writer(self, checkout: Checkout) -> None:
         owner = self._checkout()
         driver: Any = owner.dbapi_connection
-        checkout.lend(driver, owner=owner)
+        checkout.attach(driver, owner=owner)
         try:
             dbapi.refuse_another_library(driver)
             checkout.before = host_connections.BorrowedSettings(driver)
@@ -258,7 +258,7 @@ class EngineConnections(Connections):
             cut_off.owner = None
 
     @block
-    def another(self, checkout: Checkout) -> Iterator[Any]:
+    def second_connection(self, checkout: Checkout) -> Iterator[Any]:
         """Lend a new connection, created as the engine creates its own.
 
         It bypasses the engine's pool, which may have no second connection.

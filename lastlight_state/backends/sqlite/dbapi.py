@@ -21,7 +21,7 @@ VARIABLE = PREFIX + "SQLITE_DRIVER"
 _OWN, _EXTRA = "sqlite3", "pysqlite3"
 
 
-def _chosen() -> str:
+def _chosen_driver() -> str:
     given = next((value for name, value in os.environ.items() if name.upper() == VARIABLE and value), _OWN)
     if given not in (_OWN, _EXTRA):
         raise InvalidValue("sqlite_driver", f"expected {_OWN} or {_EXTRA}, found {given}")
@@ -29,7 +29,7 @@ def _chosen() -> str:
 
 
 #: The name of this process's driver.
-NAME = _chosen()
+NAME = _chosen_driver()
 #: True if the driver stays on a row whose text it cannot decode. ``pysqlite3`` loses that row and those after it.
 STAYS_ON_ROWS = NAME == _OWN
 
@@ -79,7 +79,8 @@ else:
     def connect(database: Any, **options: Any) -> Any:
         """Return a connection whose errors have names, and which reads text that is not UTF-8 as `Unreadable`.
 
-        Python's own driver raises for such text and stays on the row (`driver.fetched`); ``pysqlite3`` loses the row.
+        Python's own driver raises for such text and stays on the row (`driver.fetch_rows`); ``pysqlite3`` loses the
+        row.
         """
         made = sqlite3.connect(database, **_OPENS, **options)
         if not STAYS_ON_ROWS:

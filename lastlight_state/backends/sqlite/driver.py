@@ -26,7 +26,7 @@ from lastlight_state.special_files import reason_of
 # decodes what it can. By default texts are read without one: Python code would be called for each of them.
 
 
-def fetched(cursor: sqlite3.Cursor) -> list[Any]:
+def fetch_rows(cursor: sqlite3.Cursor) -> list[Any]:
     """Return all rows. A text that is not valid UTF-8 becomes `Unreadable`; other errors of the driver are raised."""
     rows: list[Any] = []
     try:
@@ -36,8 +36,8 @@ def fetched(cursor: sqlite3.Cursor) -> list[Any]:
     return rows
 
 
-def each(cursor: sqlite3.Cursor) -> Iterator[Any]:
-    """Yield the rows one by one. Errors are treated as by `fetched`."""
+def iterate_rows(cursor: sqlite3.Cursor) -> Iterator[Any]:
+    """Yield the rows one by one. Errors are treated as by `fetch_rows`."""
     try:
         yield from cursor
     except sqlite3.OperationalError as error:
@@ -78,7 +78,7 @@ def translate(error: Exception) -> StateError:
         return (
             MisuseError(f"the driver refused the call: {error}")
             if isinstance(error, sqlite3.ProgrammingError)
-            else _other(error, "")
+            else _other_error(error, "")
         )
     if name == "SQLITE_CONSTRAINT_TRIGGER":
         return Conflict(str(error), code="refused_by_database")
@@ -142,8 +142,8 @@ def _of_file(error: Exception, name: str) -> StateError:
         return BackendUnavailable("the file took longer to read than a unit may take", reason="statement_timeout")
     if name == "SQLITE_AUTH":
         return BackendUnavailable("the file has a view or a trigger in place of a table", reason=FORBIDDEN)
-    return _other(error, name)
+    return _other_error(error, name)
 
 
-def _other(error: Exception, name: str) -> StateError:
+def _other_error(error: Exception, name: str) -> StateError:
     return BackendError(f"the database refused a statement ({name or type(error).__name__}): {error}")

@@ -19,7 +19,7 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 _SYNCHRONOUS = ("off", "normal", "full", "extra")
 
 
-def measured(
+def read_measures(
     driver: Any, files: Sequence[Path], tables: Sequence[str], journal_mode: str | None, checkpoint_pages: int
 ) -> Measures:
     """Return the database's measures. All settings except the first two are those of this connection only.
@@ -103,13 +103,13 @@ def ask(
     ends = time.monotonic() + timeout
     denied: list[int] = []
 
-    def permitted(action: int, *names: str | None) -> int:
-        if _permitted(action, names[0], names[1]):
+    def authorize_action(action: int, *names: str | None) -> int:
+        if _is_permitted(action, names[0], names[1]):
             return sqlite3.SQLITE_OK
         denied.append(action)
         return sqlite3.SQLITE_DENY
 
-    driver.set_authorizer(permitted)
+    driver.set_authorizer(authorize_action)
     driver.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
     usual = set_limits(driver, _LIMITS)
     try:
@@ -133,7 +133,7 @@ def ask(
         driver.set_progress_handler(None, 0)
 
 
-def _permitted(action: int, first: str | None, second: str | None) -> bool:
+def _is_permitted(action: int, first: str | None, second: str | None) -> bool:
     if action == sqlite3.SQLITE_FUNCTION:
         return (second or "").lower() not in _LOADING
     if action == sqlite3.SQLITE_PRAGMA:
@@ -155,7 +155,7 @@ def _refusal(error: Exception, timeout: float) -> Exception:
 _MOST = 50
 
 
-def examined(driver: Any, *, deep: bool) -> list[str]:
+def find_problems(driver: Any, *, deep: bool) -> list[str]:
     """Return the problems of the file: in its pages and indexes, and rows whose foreign keys refer to a missing row."""
     check = "integrity_check" if deep else "quick_check"
     found = [str(line) for (line,) in driver.execute(f"PRAGMA {check}({_MOST})").fetchall()]
@@ -164,7 +164,7 @@ def examined(driver: Any, *, deep: bool) -> list[str]:
     return [*(found if found != ["ok"] else []), *orphans]
 
 
-def checkpointed(driver: Any, mode: str) -> tuple[bool, int, int] | None:
+def run_checkpoint(driver: Any, mode: str) -> tuple[bool, int, int] | None:
     """Return the result of a checkpoint; None for a file without a write-ahead log."""
     busy, log, brought = driver.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
     return None if log < 0 else (bool(busy), log, brought)

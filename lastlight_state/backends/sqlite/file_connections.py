@@ -104,11 +104,11 @@ class FileConnections(Connections):
         self._named, self._place = str(path), _place(path)
         self._glance = None
         if options.glance:
-            self._glance = Probe(path, self._glanced, is_ours=not (options.foreign or options.across_mounts))
+            self._glance = Probe(path, self._open_for_glance, is_ours=not (options.foreign or options.across_mounts))
 
     @property
-    def disturbed(self) -> bool:
-        return self._glance is not None and self._glance.disturbed
+    def is_disturbed(self) -> bool:
+        return self._glance is not None and self._glance.is_disturbed
 
     @property
     def journal_mode(self) -> str | None:
@@ -119,7 +119,7 @@ class FileConnections(Connections):
         for connection in reversed(self._readers):
             if lent.setdefault(connection, checkout) is checkout:
                 if connection in self._readers:
-                    checkout.lend(connection)
+                    checkout.attach(connection)
                     return
                 lent.pop(connection, None)  # closed at this moment
         self._open_reader(checkout)
@@ -155,7 +155,7 @@ class FileConnections(Connections):
         finally:
             self.line.leave(closing)
 
-    def forked(self) -> None:
+    def detach_child(self) -> None:
         busy = self._user is not None
         writer = [self._writer] if self._writer is not None else []
         inherit(
@@ -173,7 +173,7 @@ class FileConnections(Connections):
             files.create_private_file(self._path)
         files.refuse_unwritable(self._path)
         self._writer = self._connect(writes=True)
-        checkout.lend(self._writer)
+        checkout.attach(self._writer)
 
     def _take_back_writer(self, checkout: Checkout) -> None:
         if checkout.committed and self._writer is not None and not self._keeps:
@@ -208,14 +208,14 @@ class FileConnections(Connections):
             self._readers.append(connection)
             if not (self._options.read_only and self._options.across_mounts):
                 connection.execute("PRAGMA query_only = ON")
-            checkout.lend(connection)
+            checkout.attach(connection)
         finally:
             self._lent.pop(checkout, None)
 
     def _dismiss_the_gone(self) -> None:
         """Close the readers of interrupted units, because an open read keeps SQLite from restarting the log."""
         for connection, checkout in self._lent.copy().items():
-            if checkout.gone:
+            if checkout.is_gone:
                 self._close_reader(connection)
 
     def _close_reader(self, connection: Any) -> None:
@@ -238,35 +238,35 @@ class FileConnections(Connections):
     def _connect(self, *, writes: bool) -> sqlite3.Connection:
         let_go(self._path)
         if self._glance is not None:
-            return self._glance.connected()
+            return self._glance.open_connection()
         access = _READS if self._options.read_only else "mode=rw"
         if self._keeps:
-            return self._connected(self._path, access, writes=writes)
+            return self._open_and_set_up(self._path, access, writes=writes)
         if not self._options.read_only:
-            return untrusted.opened(self._path, self._opened_writer, self._set_up_writer)
-        return self._abandoned.connected(self._held, self._read)
+            return untrusted.open_regular_file(self._path, self._opened_writer, self._set_up_writer)
+        return self._abandoned.open_connection(self._open_locked, self._read)
 
     def _opened_writer(self) -> sqlite3.Connection:
-        """Return a connection to a file. `untrusted.opened` first checks that no FIFO lies next to the file."""
+        """Return a connection to a file. `open_regular_file` first checks that no FIFO lies next to the file."""
         _refuse_another_journal(self._beside[2], self._options.busy_timeout)
-        return _opened(self._place, "mode=rw", sqlite3.Connection, patience(self._options, writes=True))
+        return _open_database(self._place, "mode=rw", sqlite3.Connection, patience(self._options, writes=True))
 
-    def _glanced(self, path: Path, access: str) -> sqlite3.Connection:
-        """Return a connection to the file or our private copy, by `untrusted.opened` if others may write it."""
+    def _open_for_glance(self, path: Path, access: str) -> sqlite3.Connection:
+        """Return a connection to the file or our private copy, by `open_regular_file` if others may write it."""
         options, is_copy = self._options, path.parent != files.real(self._path.parent)
         if (options.foreign or options.across_mounts) and not is_copy:
-            return untrusted.opened(
-                path, lambda: self._opened(path, access), lambda made: self._set_up(made, writes=False)
+            return untrusted.open_regular_file(
+                path, lambda: self._open_path(path, access), lambda made: self._set_up(made, writes=False)
             )
-        return self._connected(path, access, writes=False)
+        return self._open_and_set_up(path, access, writes=False)
 
-    def _held(self) -> sqlite3.Connection | None:
+    def _open_locked(self) -> sqlite3.Connection | None:
         """Return a connection to another party's file that locks out writers; None if the file's writer crashed."""
         kind = locked_reads.WatchedLock if self._options.foreign else locked_reads.LockedConnection
-        unchanging = partial(_opened, self._place, _UNCHANGING, kind)
+        unchanging = partial(_open_database, self._place, _UNCHANGING, kind)
         connection = None
         try:
-            connection = locked_reads.opened(self._path, unchanging, self._options.busy_timeout)
+            connection = locked_reads.open_locked(self._path, unchanging, self._options.busy_timeout)
             return None if connection is None else self._set_up(connection, writes=False)
         except BaseException:  # a signal's, before the set-up has begun: the lock must not remain
             if connection is not None:
@@ -276,20 +276,22 @@ class FileConnections(Connections):
     def _read(self, path: Path) -> sqlite3.Connection:
         """Return a connection with SQLite's own locks to another party's file, or to our private copy of it."""
         if path != self._path:
-            return self._connected(path, _READS, writes=False)
-        return untrusted.opened(path, lambda: self._opened(path, _READS), lambda made: self._set_up(made, writes=False))
+            return self._open_and_set_up(path, _READS, writes=False)
+        return untrusted.open_regular_file(
+            path, lambda: self._open_path(path, _READS), lambda made: self._set_up(made, writes=False)
+        )
 
     def _set_up_writer(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         return self._set_up(connection, writes=True)
 
-    def _connected(self, path: Path, access: str, *, writes: bool) -> sqlite3.Connection:
-        return self._set_up(self._opened(path, access), writes=writes)
+    def _open_and_set_up(self, path: Path, access: str, *, writes: bool) -> sqlite3.Connection:
+        return self._set_up(self._open_path(path, access), writes=writes)
 
-    def _opened(self, path: Path, access: str) -> sqlite3.Connection:
+    def _open_path(self, path: Path, access: str) -> sqlite3.Connection:
         files.refuse_beside(path)
         _refuse_another_journal(str(files.beside(path)[2]), self._options.busy_timeout)
         kind = untrusted.Watched if self._options.foreign else sqlite3.Connection
-        return _opened(_place(path), access, kind, patience(self._options, writes=False))
+        return _open_database(_place(path), access, kind, patience(self._options, writes=False))
 
     def _size(self) -> int:
         """Return the total size in bytes of the database file and of the files next to it."""
@@ -332,7 +334,7 @@ def _place(path: Path) -> str:
     return f"file://{quote(str(path))}"
 
 
-def _opened(place: str, access: str, kind: type[_C], timeout: float = 0) -> _C:
+def _open_database(place: str, access: str, kind: type[_C], timeout: float = 0) -> _C:
     return connect(
         f"{place}?{access}",
         uri=True,

@@ -207,15 +207,15 @@ def kind_of_device(device: int, folder: int | None = None) -> str:
         return "unknown"
     minute = int(time.monotonic()) // _KEPT_SECONDS
     with suppress(OSError):  # such as too many open files; not cached
-        found = _mounted(2, f"{os.major(device)}:{os.minor(device)}", minute)
+        found = _type_of_mount(2, f"{os.major(device)}:{os.minor(device)}", minute)
         if found is None and folder is not None:
-            found = _mounted(0, _mount_of(folder), minute)
+            found = _type_of_mount(0, _mount_of(folder), minute)
         return found or "unknown"
     return "unknown"
 
 
 @lru_cache(maxsize=64)
-def _mounted(field: int, wanted: str, _minute: int) -> str | None:
+def _type_of_mount(field: int, wanted: str, _minute: int) -> str | None:
     """Return the type of the file system whose mount has this value in a field: 0 is its number, 2 its device."""
     for line in Path(_MOUNTS).read_text(encoding="utf-8", errors="replace").splitlines():
         head, _, tail = line.partition(" - ")

@@ -25,7 +25,7 @@ MOST_SECONDS = 0.005
 _SAVEPOINT = "lastlight_unit"
 
 
-def leads(checkout: Checkout) -> bool:
+def may_lead_group(checkout: Checkout) -> bool:
     """True if this unit may run other threads' units together with its own.
 
     A unit in the main thread may not, because the exception of a signal handler would be raised inside another thread's
@@ -88,7 +88,7 @@ class _Shared:
         """
         tried: set[Turn] = set()
         end = time.monotonic() + MOST_SECONDS
-        while news := [turn for turn in self._line.waiting() if turn not in tried]:
+        while news := [turn for turn in self._line.waiting_turns() if turn not in tried]:
             for turn in news:
                 if len(self.members) + 1 >= MOST_UNITS or time.monotonic() >= end or not self._takes(turn):
                     return
@@ -102,7 +102,7 @@ class _Shared:
     def _takes(self, turn: Turn) -> bool:
         """Run a waiting writer's unit, or undo it if it fails. Return False if the writer no longer offers the unit."""
         offered = turn.offered
-        if not offered or turn.gone or not isinstance(turn, Checkout):
+        if not offered or turn.is_gone or not isinstance(turn, Checkout):
             return False
         turn.group = self.group
         try:
@@ -121,7 +121,7 @@ class _Shared:
         """Run a unit in a savepoint. If it fails, roll it back; its own thread runs it again and gets the error."""
         self._execute("SAVEPOINT")
         try:
-            turn.lend(self._leader.driver)
+            turn.attach(self._leader.driver)
             context.run(turn.make)
         except Exception:  # noqa: BLE001 - its own turn will show whose it is
             turn.group = None

@@ -21,11 +21,11 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection
 
 from lastlight_state.backends.base import Backend, Checkout, Mode
-from lastlight_state.backends.facts import logged
+from lastlight_state.backends.facts import log_statements
 from lastlight_state.backends.host_connections import hear
 from lastlight_state.backends.sqlite import dbapi
 from lastlight_state.backends.sqlite.dbapi import sqlite3
-from lastlight_state.backends.sqlite.driver import fetched, translate
+from lastlight_state.backends.sqlite.driver import fetch_rows, translate
 from lastlight_state.errors import MisuseError
 
 # A caller's connection of aiosqlite, used like the driver's own: each call runs on its thread and fetches all rows.
@@ -46,13 +46,13 @@ class AwaitedConnection:
         return bool(self._raw.in_transaction)
 
     def execute(self, sql: str, params: Any = ()) -> _Result:
-        return self._made(lambda driver: _Result(driver.execute(sql, params)))
+        return self._run_call(lambda driver: _Result(driver.execute(sql, params)))
 
     def executemany(self, sql: str, params: Any) -> _Result:
-        return self._made(lambda driver: _Result(driver.executemany(sql, params)))
+        return self._run_call(lambda driver: _Result(driver.executemany(sql, params)))
 
     def setconfig(self, option: int, on: bool) -> None:
-        self._made(lambda driver: driver.setconfig(option, on))
+        self._run_call(lambda driver: driver.setconfig(option, on))
 
     def cursor(self) -> AwaitedConnection:
         """Return the connection itself. No separate cursor is needed, because every call fetches all rows."""
@@ -65,7 +65,7 @@ class AwaitedConnection:
     def _raw(self) -> Any:
         return self._adapted.driver_connection
 
-    def _made(self, call: Callable[[Any], T]) -> T:
+    def _run_call(self, call: Callable[[Any], T]) -> T:
         def on_its_thread(raw: Any) -> Any:
             return raw._execute(lambda: call(raw._conn))
 
@@ -80,7 +80,7 @@ class _Result:
     """The rows that a statement returned, already fetched."""
 
     def __init__(self, cursor: sqlite3.Cursor) -> None:
-        self._rows = iter(fetched(cursor))
+        self._rows = iter(fetch_rows(cursor))
         self.rowcount = cursor.rowcount
         cursor.close()
 
@@ -123,7 +123,7 @@ def settings_of_file(settings: Iterable[str]) -> tuple[str, ...]:
 def journal_mode(driver: Any) -> str | None:
     """Return the journal mode of a file that already has tables."""
     has_tables = driver.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-    return _asked(driver, "journal_mode") if has_tables else None
+    return _pragma_value(driver, "journal_mode") if has_tables else None
 
 
 def warn_of_changes(habits: BorrowedSettings, before: str | None, after: str | None) -> None:
@@ -148,7 +148,7 @@ class BorrowedSettings:
     def __init__(self, driver: Any) -> None:
         self._isolation_level = driver.isolation_level
         self._begins_itself = getattr(driver, "autocommit", None) is False  # possible from Python 3.12 on
-        self.pragmas: dict[str, Any] = {name: _asked(driver, name) for name in _DIFFERS}
+        self.pragmas: dict[str, Any] = {name: _pragma_value(driver, name) for name in _DIFFERS}
 
     def leave_transactions_to_us(self, driver: Any) -> None:
         """Stop the driver from beginning transactions by itself, so that only the library begins them."""
@@ -170,7 +170,7 @@ class BorrowedSettings:
         return True
 
 
-def joined(connection: Connection, backend: Backend) -> Checkout:
+def join_caller(connection: Connection, backend: Backend) -> Checkout:
     """Return a checkout of a caller's connection, which is inside a transaction.
 
     Statements are logged like the backend's own, and the caller's event listeners are called for them. Raises
@@ -184,7 +184,7 @@ def joined(connection: Connection, backend: Backend) -> Checkout:
     checkout = Checkout.of(driver, Mode.WRITE, owner=GuardSettings(connection, driver))
     checkout.is_awaited = connection.dialect.is_async
     checkout.before = driver.cursor()
-    checkout.execute = logged(checkout.before.execute, backend)
+    checkout.execute = log_statements(checkout.before.execute, backend)
     hear(checkout, connection)
     if not driver.in_transaction:  # the driver begins only at the first INSERT; a savepoint before that would commit
         try:
@@ -227,7 +227,7 @@ class GuardSettings:
 
     def __init__(self, connection: Connection, driver: Any) -> None:
         self._driver = driver
-        self._off = [name for name in _GUARDING if not _asked(self._driver, name)]
+        self._off = [name for name in _GUARDING if not _pragma_value(self._driver, name)]
         if "foreign_keys" in self._off and not self._switch_foreign_keys(on=True):
             line = LISTENER.replace("engine,", "engine.sync_engine,") if connection.dialect.is_async else LISTENER
             raise MisuseError(
@@ -253,7 +253,7 @@ class GuardSettings:
             self._driver.setconfig(_FOREIGN_KEYS, on)
         else:
             self._driver.execute(f"PRAGMA foreign_keys = {'ON' if on else 'OFF'}")
-        return bool(_asked(self._driver, "foreign_keys")) is on
+        return bool(_pragma_value(self._driver, "foreign_keys")) is on
 
 
 def _put_back_later(connection: Connection) -> None:
@@ -284,5 +284,5 @@ def _name(setting: str) -> str:
     return setting.partition(" = ")[0]
 
 
-def _asked(driver: Any, pragma: str) -> Any:
+def _pragma_value(driver: Any, pragma: str) -> Any:
     return driver.execute(f"PRAGMA {pragma}").fetchone()[0]

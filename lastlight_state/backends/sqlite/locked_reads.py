@@ -66,7 +66,7 @@ class LockUnavailable(Exception):
     """Raised if the file cannot be locked: it has no OFD locks, or SQLite's descriptor of it is unknown."""
 
 
-def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) -> LockedConnection | None:
+def open_locked(path: Path, connect: Callable[[], LockedConnection], seconds: float) -> LockedConnection | None:
     """Return a connection that reads the regular file at an absolute path, or None if the file must be copied.
 
     It must be copied if a crashed writer left a journal next to it, or if it is in WAL mode. ``connect`` opens the file
@@ -103,7 +103,7 @@ class _Missed(Exception):
 
 def _attempt(held: int, path: Path, connect: Callable[[], LockedConnection]) -> LockedConnection | None:
     found = untrusted.regular(held, path.name, path)
-    connection, descriptor = untrusted.connected((found.st_dev, found.st_ino), held, connect)
+    connection, descriptor = untrusted.open_with_descriptor((found.st_dev, found.st_ino), held, connect)
     try:
         if not _is_left(held, path, _hold(connection, descriptor, found.st_size)):
             return connection
@@ -195,7 +195,7 @@ class FileReader:
         self._copied = copied
         self._copy: PrivateCopy | None = None
 
-    def connected(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection:
+    def open_connection(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection:
         """Return a connection for reading. Raises `BackendBusy`, and `BackendUnavailable` for a damaged file.
 
         ``hold`` connects to the file and locks it, or returns None if the file must be copied. If locks are
@@ -204,21 +204,21 @@ class FileReader:
         copy = self._copy
         if copy is not None and copy.mark == private_copies.stamps_of(self._path):
             return connect(copy.path)
-        found = self._connected(hold, connect)
+        found = self._open_in_place(hold, connect)
         if found is not None:
             return found
-        self._copy = copy = private_copies.taken(self._path, checked=True)
+        self._copy = copy = private_copies.take_copy(self._path, checked=True)
         self._copied()
         return connect(copy.path)
 
-    def _connected(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection | None:
+    def _open_in_place(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection | None:
         if IS_POSSIBLE:
             try:
                 return hold()
             except LockUnavailable:
                 pass  # SQLite's own locks are used then
         try:
-            return _probed(connect(self._path))
+            return _probe_connection(connect(self._path))
         except sqlite3.Error as error:
             if not self._needs_recovery(error):
                 raise
@@ -231,7 +231,7 @@ class FileReader:
         return False
 
 
-def _probed(connection: sqlite3.Connection) -> sqlite3.Connection:
+def _probe_connection(connection: sqlite3.Connection) -> sqlite3.Connection:
     """Read once through the connection, to check that it works, and return it. If the read fails, close it."""
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
@@ -272,11 +272,11 @@ class Probe:
         self.journal_mode = _journal_mode(self._path) if self._before is not None else None
 
     @property
-    def disturbed(self) -> bool:
+    def is_disturbed(self) -> bool:
         """True if the file that was read as unchanging has changed, or has been opened by a writer."""
         return self._before is not None and _sight(self._path) != self._before
 
-    def connected(self) -> sqlite3.Connection:
+    def open_connection(self) -> sqlite3.Connection:
         """Return a connection for reading. Once a copy was made, all connections read that copy.
 
         Raises `BackendUnavailable` if a copy is needed and cannot be made.
@@ -285,7 +285,7 @@ class Probe:
             try:
                 made = self._connect(self._path, _AS_UNCHANGING)
             except sqlite3.DatabaseError:
-                if self._is_read or not self.disturbed:
+                if self._is_read or not self.is_disturbed:
                     raise
                 self._before = None  # a writer came before the first read: read it as a file in use
             else:
@@ -293,7 +293,7 @@ class Probe:
                 return made
         with self._turn:
             if self._copy is None:
-                self._copy = _copied(self._path)
+                self._copy = _copy_if_crashed(self._path)
             copy = self._copy
         return self._connect(self._path if copy is None else copy.path, _READS)
 
@@ -302,13 +302,13 @@ class Probe:
         self._copy = None
 
 
-def _copied(path: Path) -> PrivateCopy | None:
+def _copy_if_crashed(path: Path) -> PrivateCopy | None:
     """Return a copy of a file whose writer crashed. Return None for a file that is in use or missing."""
     standing = state_of(path) if path.exists() else None
     if standing is None or not standing.left:
         return None
     try:
-        return private_copies.taken(path, checked=False)
+        return private_copies.take_copy(path, checked=False)
     except BackendBusy:  # a process has begun to use it
         return None
 

@@ -12,8 +12,8 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.types import String
 
 from lastlight_state.backends.facts import Entry, Form, Malformed
-from lastlight_state.backends.sql.expressions import quoted
-from lastlight_state.clock import iso_text, spelled
+from lastlight_state.backends.sql.expressions import quote_name
+from lastlight_state.clock import iso_text, parse_foreign_time
 from lastlight_state.errors import MisuseError, SchemaMismatch
 
 # The stored form of each kind of value on SQLite, whose columns keep any value.
@@ -25,7 +25,7 @@ _SPELLING = "'%Y-%m-%dT%H:%M:%fZ'"
 _FLAGS: Mapping[object, int] = {"true": 1, "false": 0}
 
 
-def malformed(column: ColumnElement[Any], form: Form) -> ColumnElement[bool]:
+def malformed_condition(column: ColumnElement[Any], form: Form) -> ColumnElement[bool]:
     """Return the condition that a stored value is not NULL and has another form than ``form``.
 
     A time is compared with SQLite's own formatting of the same time. A modifier makes SQLite compute the date from its
@@ -47,18 +47,18 @@ def malformed(column: ColumnElement[Any], form: Form) -> ColumnElement[bool]:
 
 def newest(table: Table) -> ColumnElement[Any]:
     """Return the order that puts the last stored row first."""
-    return literal_column(f"{quoted(table.name)}.rowid").desc()
+    return literal_column(f"{quote_name(table.name)}.rowid").desc()
 
 
 def condition(column: str, form: Form) -> str:
-    """Return the condition of `malformed` as SQL text. It is false for NULL."""
+    """Return the condition of `malformed_condition` as SQL text. It is false for NULL."""
     value: ColumnElement[Any] = named(column)
-    wrong = value.is_not(None) & malformed(value, form)
+    wrong = value.is_not(None) & malformed_condition(value, form)
     return str(wrong.compile(dialect=sqlite.dialect(paramstyle="named")))
 
 
 def _time(value: object) -> str | None:
-    moment = spelled(value)
+    moment = parse_foreign_time(value)
     return None if moment is None else iso_text(moment)
 
 
@@ -102,7 +102,7 @@ class SqliteOriginal:
         self._driver = driver
 
     @contextmanager
-    def limited(self) -> Iterator[None]:
+    def time_limit(self) -> Iterator[None]:
         size = self._value("PRAGMA page_count") * self._value("PRAGMA page_size")
         end = time.monotonic() + _LEAST_SECONDS + size / _BYTES_A_SECOND
         self._driver.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
@@ -111,12 +111,12 @@ class SqliteOriginal:
         finally:
             self._driver.set_progress_handler(None, 0)
 
-    def displacing(self, tables: Collection[str]) -> list[str]:
+    def displacing_objects(self, tables: Collection[str]) -> list[str]:
         names = {name.lower() for name in tables}
         rows = self._driver.execute(_DISPLACING).fetchall()
         return sorted(f"{name} is a {kind}, expected a table" for kind, name in rows if name.lower() in names)
 
-    def computing(self, tables: Collection[str], known: Collection[Entry]) -> list[str]:
+    def unknown_triggers(self, tables: Collection[str], known: Collection[Entry]) -> list[str]:
         rows = self._driver.execute(_COMPUTING).fetchall()
         found = [(kind, table, name) for kind, table, name in rows if table in tables]
         return sorted(f"{kind} {name} on {table}" for kind, table, name in found if (kind, table, name) not in known)
@@ -129,32 +129,32 @@ class SqliteOriginal:
         rows = self._driver.execute('SELECT "table", count(*), parent FROM pragma_foreign_key_check GROUP BY 1, 3')
         return [f"{count} rows of {table} refer to no row of {parent}" for table, count, parent in rows.fetchall()]
 
-    def malformed(self, table: str, key: Sequence[str], column: str, form: Form) -> Malformed:
-        found = f"FROM {quoted(table)} WHERE {condition(column, form)}"
+    def malformed_values(self, table: str, key: Sequence[str], column: str, form: Form) -> Malformed:
+        found = f"FROM {quote_name(table)} WHERE {condition(column, form)}"
         count = self._value(f"SELECT count(*) {found}")
         if not count:
             return Malformed(0, ())
-        text = f"CAST({quoted(column)} AS TEXT)"
+        text = f"CAST({quote_name(column)} AS TEXT)"
         rows = self._driver.execute(f"SELECT DISTINCT {text} {found} LIMIT {_SAMPLES}").fetchall()
         samples = tuple(_sample(value) for (value,) in rows)
         if form not in REPAIRS:
             return Malformed(count, samples)
-        with self._repairing(form):
-            keys = ", ".join(map(quoted, key))
-            beyond = f"SELECT {text}, {keys} {found} AND {_REPAIR}({quoted(column)}) IS NULL LIMIT {_MOST_LOST}"
+        with self._repair_function(form):
+            keys = ", ".join(map(quote_name, key))
+            beyond = f"SELECT {text}, {keys} {found} AND {_REPAIR}({quote_name(column)}) IS NULL LIMIT {_MOST_LOST}"
             lost = self._driver.execute(beyond).fetchall()
         named = tuple(f"{_sample(value)!r} of {', '.join(map(repr, of))}" for value, *of in lost)
         return Malformed(count, samples, named, mends=True)
 
     def repair(self, table: str, column: str, form: Form) -> None:
-        name = quoted(column)
-        with self._repairing(form):
+        name = quote_name(column)
+        with self._repair_function(form):
             self._driver.execute(
-                f"UPDATE {quoted(table)} SET {name} = {_REPAIR}({name}) WHERE {condition(column, form)}"
+                f"UPDATE {quote_name(table)} SET {name} = {_REPAIR}({name}) WHERE {condition(column, form)}"
             )
 
     @contextmanager
-    def _repairing(self, form: Form) -> Iterator[None]:
+    def _repair_function(self, form: Form) -> Iterator[None]:
         """Run a block in which SQL statements can call the function that converts a value to ``form``."""
         self._driver.create_function(_REPAIR, 1, REPAIRS[form])
         try:
@@ -179,7 +179,7 @@ class SqliteOriginal:
         return rows
 
     def _count(self, table: str) -> int:
-        return self._value(f"SELECT count(*) FROM {quoted(table)}")
+        return self._value(f"SELECT count(*) FROM {quote_name(table)}")
 
     def _value(self, sql: str, *given: Any) -> int:
         return int(self._driver.execute(sql, given).fetchone()[0])
@@ -191,8 +191,8 @@ def _sample(value: object) -> str:
 
 def _rebuild(table: str, columns: list[Any]) -> Iterator[str]:
     """Yield the statements that rebuild a table, as SQLite's documentation lists them (ALTER TABLE, section 7)."""
-    old, new = quoted(table), quoted(REBUILT)
-    names = ", ".join(quoted(name) for name, *_ in columns)
+    old, new = quote_name(table), quote_name(REBUILT)
+    names = ", ".join(quote_name(name) for name, *_ in columns)
     yield f"CREATE TABLE {new} ({', '.join([*_definitions(columns), _key(columns)])})"
     yield f"INSERT INTO {new} ({names}) SELECT {names} FROM {old} ORDER BY rowid"
     yield f"DROP TABLE {old}"
@@ -203,7 +203,7 @@ def _definitions(columns: list[Any]) -> Iterator[str]:
     for name, kind, needed, default, _ in columns:
         yield " ".join(
             [
-                quoted(name),
+                quote_name(name),
                 str(kind),
                 *(["NOT NULL"] if needed else []),
                 *([f"DEFAULT ({default})"] if default is not None else []),
@@ -213,4 +213,4 @@ def _definitions(columns: list[Any]) -> Iterator[str]:
 
 def _key(columns: list[Any]) -> str:
     keys = sorted((place, name) for name, *_, place in columns if place)
-    return f"PRIMARY KEY ({', '.join(quoted(name) for _, name in keys)})"
+    return f"PRIMARY KEY ({', '.join(quote_name(name) for _, name in keys)})"

@@ -92,7 +92,7 @@ def set_up(connection: sqlite3.Connection, settings: tuple[str, ...], options: O
     All settings together wait for a lock as long as one statement does.
     """
     if not options.across_mounts:  # its connections are opened with this setting
-        connection.execute(busy_timeout(_left(min(options.busy_timeout, PIECE_SECONDS))))
+        connection.execute(busy_timeout(_seconds_left(min(options.busy_timeout, PIECE_SECONDS))))
     end = None
     for setting in settings:
         if options.across_mounts and not setting.startswith("journal_mode"):  # needs no lock there
@@ -130,7 +130,7 @@ def permit_writes(checkout: Checkout) -> None:
 
 def hurry(checkout: Checkout, options: Options) -> None:
     """Make a reading unit's waits for locks end at its thread's deadline, until `wait_as_usual`."""
-    left = waiting.shortened(options.busy_timeout)
+    left = waiting.shorter_wait(options.busy_timeout)
     if left is not None:
         checkout.hurries = True
         checkout.driver.execute(busy_timeout(left))
@@ -169,10 +169,10 @@ def tried_again(run: Callable[[], T], error: sqlite3.Error, end: float) -> T:
 
 def patience(options: Options, *, writes: bool) -> float:
     """Return the seconds that SQLite waits for a lock on a one-unit connection, at most until the deadline."""
-    return _left(piece(options, writes=writes)) if options.across_mounts else 0
+    return _seconds_left(piece(options, writes=writes)) if options.across_mounts else 0
 
 
-def _left(seconds: float) -> float:
+def _seconds_left(seconds: float) -> float:
     """Return these seconds, or the time until the call's deadline if that is shorter."""
     return max(0.0, min(seconds, waiting.until(seconds) - time.monotonic()))
 
@@ -180,10 +180,10 @@ def _left(seconds: float) -> float:
 def _answer(connection: sqlite3.Connection, pragma: str, end: float) -> tuple[str, ...]:
     """Run a pragma and return its row."""
 
-    def asked() -> Any:
+    def run_pragma() -> Any:
         return connection.execute(pragma).fetchone() or ("",)
 
     try:
-        return tuple(asked())
+        return tuple(run_pragma())
     except sqlite3.Error as error:
-        return tuple(tried_again(asked, error, end))
+        return tuple(tried_again(run_pragma, error, end))

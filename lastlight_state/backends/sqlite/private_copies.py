@@ -199,7 +199,7 @@ def stamps_of(path: Path) -> FileStamps:
     return tuple(_mark(f"{path}{suffix}") for suffix in _SUFFIXES)
 
 
-def taken(path: Path, *, checked: bool, seconds: float = MOST_SECONDS) -> PrivateCopy:
+def take_copy(path: Path, *, checked: bool, seconds: float = MOST_SECONDS) -> PrivateCopy:
     """Return a copy of a file, with the file's last commit.
 
     If ``checked``, a damaged file raises `BackendUnavailable` instead of being copied. Raises `BackendBusy` for a file
@@ -213,7 +213,7 @@ def taken(path: Path, *, checked: bool, seconds: float = MOST_SECONDS) -> Privat
         suffixes = [suffix for suffix, mark in zip(_SUFFIXES, before, strict=True) if mark is not None]
         pairs = [part for suffix in suffixes for part in (f"{path}{suffix}", f"{copy.path}{suffix}")]
         command = [sys.executable, "-I", "-c", _COPY, *pairs]
-        done = _copied(command, end - time.monotonic())
+        done = _run_copy(command, end - time.monotonic())
         if before == stamps_of(path):
             _refuse_failed(done)
             _recover(copy.path, checked=checked, seconds=end - time.monotonic())
@@ -221,7 +221,7 @@ def taken(path: Path, *, checked: bool, seconds: float = MOST_SECONDS) -> Privat
     raise BackendBusy("the file of a crashed writer changed while it was copied")
 
 
-def _copied(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[bytes]:
+def _run_copy(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[bytes]:
     try:
         return subprocess.run(command, check=False, capture_output=True, timeout=max(0.0, seconds))  # noqa: S603
     except subprocess.TimeoutExpired as error:
@@ -280,7 +280,7 @@ def _recover(copy: Path, *, checked: bool, seconds: float) -> None:
     try:
         with closing(connect(copy, timeout=0)) as connection:  # nobody else has a lock on the copy
             connection.execute("PRAGMA synchronous = OFF")
-            answer = _checked(connection, seconds) if checked else _read(connection)
+            answer = _find_problem(connection, seconds) if checked else _read(connection)
     except sqlite3.Error as error:
         if is_locked(error):
             raise BackendBusy("the copy of a crashed writer's file is locked") from error
@@ -291,7 +291,7 @@ def _recover(copy: Path, *, checked: bool, seconds: float) -> None:
         raise BackendUnavailable(f"the file of a crashed writer cannot be read: {answer}", reason="not_a_database")
 
 
-def _checked(connection: sqlite3.Connection, seconds: float) -> str:
+def _find_problem(connection: sqlite3.Connection, seconds: float) -> str:
     """Check another party's file without evaluating its own expressions. Return the problem, or ``ok``."""
     untrusted.guard(connection, seconds)
     untrusted.refuse_forbidden(connection)

@@ -88,7 +88,7 @@ def _counter(held: int, path: Path, found: os.stat_result) -> bytes | None:
     Return None if the counter proves nothing, or if SQLite does not open the file anew.
     """
     unchanging = f"file://{quote(str(path))}?mode=ro&immutable=1"
-    connection, descriptor = untrusted.connected(
+    connection, descriptor = untrusted.open_with_descriptor(
         (found.st_dev, found.st_ino), held, lambda: connect(unchanging, uri=True, check_same_thread=False)
     )
     try:

@@ -83,7 +83,7 @@ _R = TypeVar("_R")
 _C = TypeVar("_C", bound=sqlite3.Connection)
 
 
-def opened(
+def open_regular_file(
     path: Path,
     connect: Callable[[], sqlite3.Connection],
     set_up: Callable[[sqlite3.Connection], sqlite3.Connection],
@@ -96,7 +96,7 @@ def opened(
     reused = 0
     try:
         with directory(path) as held:
-            connection, descriptor = connected(_identity(held, path), held, connect)
+            connection, descriptor = open_with_descriptor(_identity(held, path), held, connect)
             if descriptor is not None:
                 return set_up(connection)  # reads the file
         connection.close()
@@ -121,7 +121,7 @@ def opened(
     raise BackendBusy("the file was replaced each time that it was opened", final=True, reason="replaced")
 
 
-def connected(expected: _Identity, held: int, connect: Callable[[], _C]) -> tuple[_C, int | None]:
+def open_with_descriptor(expected: _Identity, held: int, connect: Callable[[], _C]) -> tuple[_C, int | None]:
     """Return a new connection and the descriptor of its file.
 
     The descriptor is None if it is not known to be the expected file's: SQLite normally gets the next free number, but
@@ -188,7 +188,7 @@ class Watched(sqlite3.Connection):
         return super().execute(*given)
 
 
-def watched(connection: Any, rows: Callable[[], Iterable[_R]], size: Callable[[], int]) -> Iterator[_R]:
+def watch_rows(connection: Any, rows: Callable[[], Iterable[_R]], size: Callable[[], int]) -> Iterator[_R]:
     """Yield a statement's rows, as long as each arrives in time and there are fewer rows than the file has bytes.
 
     A table whose pages refer to each other in a circle has no last row; it raises `BackendUnavailable`.
@@ -204,7 +204,7 @@ def watched(connection: Any, rows: Callable[[], Iterable[_R]], size: Callable[[]
 
 def guard(connection: sqlite3.Connection, seconds: float | None, size: int = _ANY_SIZE) -> None:
     """Refuse views, triggers and other databases from now on. With ``seconds``, also limit values, time and steps."""
-    connection.set_authorizer(_permitted)
+    connection.set_authorizer(_authorize_action)
     if _DEFENSIVE is not None:
         connection.setconfig(_DEFENSIVE, True)  # type: ignore[attr-defined,unused-ignore]
     if TRUSTED_SCHEMA is not None:
@@ -233,11 +233,11 @@ def remember(connection: sqlite3.Connection) -> None:
     connection.set_authorizer(_remembered)
 
 
-def _permitted(action: int, _first: object, _second: object, _database: object, source: str | None) -> int:
+def _authorize_action(action: int, _first: object, _second: object, _database: object, source: str | None) -> int:
     return sqlite3.SQLITE_DENY if source is not None or action in _REFUSED else sqlite3.SQLITE_OK
 
 
-_remembered = lru_cache(maxsize=1024)(_permitted)
+_remembered = lru_cache(maxsize=1024)(_authorize_action)
 
 
 @contextmanager

@@ -9,8 +9,8 @@ import click
 from lastlight_state import codec
 from lastlight_state.cli import answers, opening
 from lastlight_state.cli.answers import AnswerFlag
-from lastlight_state.cli.arguments import BY, YES, acting, ask
-from lastlight_state.cli.opening import working
+from lastlight_state.cli.arguments import BY, YES, acting_person, ask
+from lastlight_state.cli.opening import writable_store
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.errors import InvalidValue
 from lastlight_state.plain import plain
@@ -39,18 +39,18 @@ def run(
     the answer that won. A gate with an action is approved with the action's digest. Without --digest, the action is
     shown, and you are asked whether it is the right one.
     """
-    given = _given(**flags)
-    with working(call) as store:
+    given = _answer_flag(**flags)
+    with writable_store(call) as store:
         kind, question_id = opening.resolve(store, question_id, ("approval", "question"))
         if kind == "approval" and given.flag == "--approve" and digest is None:
             digest = _confirmed_digest(call, store, question_id, yes=yes)
-        done = answers.answer(store, question_id, given, reason=reason, digest=digest, by=acting(by))
+        done = answers.answer(store, question_id, given, reason=reason, digest=digest, by=acting_person(by))
     stored = done.approval if isinstance(done, Answered) else done.request
     data = {"answer": stored, "run": done.run, "repeated": done.repeated}
     return Answer(data, lambda _: [answers.line_of(done)])
 
 
-def _given(approve: bool, reject: bool, reply: str | None, value: str | None) -> AnswerFlag:
+def _answer_flag(approve: bool, reject: bool, reply: str | None, value: str | None) -> AnswerFlag:
     values = (approve or None, reject or None, reply, value)
     found = [AnswerFlag(flag, given) for flag, given in zip(_FLAGS, values, strict=True) if given is not None]
     if len(found) != 1:

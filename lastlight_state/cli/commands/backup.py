@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lastlight_state.cli.exits import NO, Failure
-from lastlight_state.cli.opening import existing, read_once
+from lastlight_state.cli.opening import existing_backend, read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
@@ -39,7 +39,7 @@ def run(call: Call, folder: Path, verify: bool, no_logs: bool) -> Answer:
     def work(store: StateStore) -> Manifest:
         if verify:
             return store.maintenance.backup.verify(folder)
-        existing(store.backend)
+        existing_backend(store.backend)
         return store.maintenance.backup.create(folder, with_logs=not no_logs)
 
     manifest = read_once(call, work, verified=False)
@@ -53,8 +53,8 @@ def run(call: Call, folder: Path, verify: bool, no_logs: bool) -> Answer:
 def lines(manifest: Manifest, screen: Screen) -> Iterator[object]:
     """Return the backup's manifest as lines for people."""
     revision = manifest.revision or "no version"
-    told = f"{manifest.source} at {revision}, {screen.shown(manifest.created_at)}: {manifest.size_bytes} bytes"
-    yield from screen.filled(told)
+    told = f"{manifest.source} at {revision}, {screen.format_value(manifest.created_at)}: {manifest.size_bytes} bytes"
+    yield from screen.wrapped_lines(told)
     yield from screen.table(FILES, manifest.files)
     for path, reason in manifest.left_out.items():
         kind = "" if path.startswith(LINES) else "mailbox "

@@ -11,7 +11,7 @@ import click
 
 from lastlight_state.cli import exits
 from lastlight_state.cli.exits import Failure
-from lastlight_state.cli.opening import existing, read_once
+from lastlight_state.cli.opening import existing_backend, read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views.plans import data_of, lines_of
@@ -63,21 +63,23 @@ def run(call: Call, quick: bool, wait: float | None) -> Answer:
     """
     if wait is not None and not 0 <= wait <= 86_400:
         raise InvalidValue("--wait", "must be between 0 and 86400 seconds")
-    plan, mending, lost, server, faults = _awaited(call, quick, time.monotonic() + (wait or 0))
+    plan, mending, lost, server, faults = _wait_for_schema(call, quick, time.monotonic() + (wait or 0))
     seems_copied = lost and plan.state.state != "current"
-    failure = Failure(exits.NO, "log_lost", _lost(plan, mending)) if seems_copied else _failure(plan, mending, lost)
+    failure = (
+        Failure(exits.NO, "log_lost", _lost_message(plan, mending)) if seems_copied else _failure(plan, mending, lost)
+    )
     if wait is not None and plan.state.state == "ahead":
         failure = None
     data = {**data_of(plan, plan.state.head), "server": server, "known_faults": faults}
     return Answer(data, lambda screen: chain(lines_of(plan, screen, server), _faults(faults, screen)), failure)
 
 
-def _awaited(call: Call, quick: bool, ends: float) -> _Examined:
+def _wait_for_schema(call: Call, quick: bool, ends: float) -> _Examined:
     """Check until the schema needs no migration. If the time is over first, return the last result."""
     while True:
         over = time.monotonic() + PAUSE > ends
         try:
-            found = plan, *_ = read_once(call, lambda store: _examined(store, quick), verified=False)
+            found = plan, *_ = read_once(call, lambda store: _examine_schema(store, quick), verified=False)
             if over or plan.actual or _EXITS.get(plan.state.state) != exits.BEHIND:
                 return found
         except BackendError:
@@ -86,9 +88,9 @@ def _awaited(call: Call, quick: bool, ends: float) -> _Examined:
         time.sleep(PAUSE)
 
 
-def _examined(store: StateStore, quick: bool) -> _Examined:
+def _examine_schema(store: StateStore, quick: bool) -> _Examined:
     """Return the plan, the command that mends the schema, if the file may lack its log, server, and known faults."""
-    backend = existing(store.backend)
+    backend = existing_backend(store.backend)
     plan = plan_of(backend, quick=quick)
     lacking = plan.state.state in ("empty", "unversioned") or any(one.kind == "table" for one in plan.state.absent)
     stamps = plan.actual or (plan.state.state in _STAMPED and plan.adoption is None)
@@ -103,10 +105,10 @@ def _faults(faults: Sequence[str], screen: Screen) -> Iterator[Any]:
         yield ""
         yield screen.heading("known faults of this version")
         for fault in faults:
-            yield from screen.wrapped(fault)
+            yield from screen.indented_lines(fault)
 
 
-def _lost(plan: Plan, mending: str) -> str:
+def _lost_message(plan: Plan, mending: str) -> str:
     """Return the message for a database file that has no tables, because it is new or lacks its write-ahead log."""
     return f"{LOG_LOST}; if the file is new, run: {mending}" if plan.state.state == "empty" else LOG_LOST
 
@@ -120,7 +122,7 @@ def _failure(plan: Plan, mending: str, lost: bool) -> Failure | None:
         text = f"{said}, but the schema is that of revision {plan.actual}; run: {mending}"
         return Failure(exits.NO, "wrong_version", text)
     if state.state == "current" and plan.differences:
-        return Failure(exits.NO, "damaged", _damaged(plan, mending, lost))
+        return Failure(exits.NO, "damaged", _damage_message(plan, mending, lost))
     if state.state == "current":
         return None
     if state.state in ("empty", "behind") and plan.differences:
@@ -134,7 +136,7 @@ def _failure(plan: Plan, mending: str, lost: bool) -> Failure | None:
     return Failure(_EXITS[state.state], state.state, text)
 
 
-def _damaged(plan: Plan, mending: str, lost: bool) -> str:
+def _damage_message(plan: Plan, mending: str, lost: bool) -> str:
     """Return the message for a schema that differs from its own revision, with the command that mends the schema."""
     text = f"the schema is not as revision {plan.state.revision} makes it"
     if plan.mending:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from lastlight_state.cli.exits import NO, Failure
-from lastlight_state.cli.opening import working
+from lastlight_state.cli.opening import writable_store
 from lastlight_state.cli.output import Answer, Call, command
 
 
@@ -18,7 +18,7 @@ def run(call: Call, mode: Any) -> Answer:
 
     If a reader is in the way, the exit code is 1, except with PASSIVE. Postgres maintains its log itself: exit code 0.
     """
-    with working(call) as store:
+    with writable_store(call) as store:
         done = store.maintenance.checkpoint.run(mode)
     failure = Failure(NO, "busy", "a reader was in the way") if done.busy and mode != "PASSIVE" else None
     said = f"busy={int(done.busy)} log={done.log_pages} checkpointed={done.checkpointed_pages}"

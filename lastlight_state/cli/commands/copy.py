@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from lastlight_state.backends import urls
-from lastlight_state.cli.opening import connected, existing, other_url, settings_of
+from lastlight_state.cli.opening import backend_for_call, existing_backend, other_url, settings_of
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
@@ -53,15 +53,15 @@ def run(
     if options["resume"] and (dry_run or migrate_target or options["leave_columns"]):
         raise InvalidValue("--resume", "must not be given with --dry-run, --migrate-target or --leave-column")
     settings, url = settings_of(call, read_only=True), other_url(call, target, target_file)
-    with closing(connected(call, settings, glance=True)) as backend, StateStore(backend, settings) as store:
-        verify(existing(backend))
-        call.location = f"{backend.location} to {urls.redacted(url)}"  # an error may concern either database
+    with closing(backend_for_call(call, settings, glance=True)) as backend, StateStore(backend, settings) as store:
+        verify(existing_backend(backend))
+        call.location = f"{backend.location} to {urls.redact_url(url)}"  # an error may concern either database
         if dry_run:
             leaving = options["leave_columns"]
             plan = store.maintenance.copy.plan(url, schema=options["target_schema"], leave_columns=leaving)
-            return Answer({"dry_run": True, **plan.model_dump()}, lambda screen: _planned(plan, screen))
+            return Answer({"dry_run": True, **plan.model_dump()}, lambda screen: _plan_lines(plan, screen))
         report = _report(store.maintenance.copy, url, migrate=migrate_target, **options)
-    return Answer({"dry_run": False, **report.model_dump()}, lambda screen: _copied(report, screen))
+    return Answer({"dry_run": False, **report.model_dump()}, lambda screen: _copy_lines(report, screen))
 
 
 def _report(
@@ -80,14 +80,14 @@ def _report(
     return copy.run(url, migrate=migrate, leave_columns=leave_columns, **options)
 
 
-def _planned(plan: CopyPlan, screen: Screen) -> Iterator[object]:
+def _plan_lines(plan: CopyPlan, screen: Screen) -> Iterator[object]:
     yield f"would copy {plan.rows} rows from {plan.source} to {plan.target}"
     yield from screen.table(TABLES, [table for table in plan.tables if table.rows])
     for problem in plan.problems:
         yield f"cannot be copied: {problem}"
 
 
-def _copied(report: CopyReport, screen: Screen) -> Iterator[object]:
+def _copy_lines(report: CopyReport, screen: Screen) -> Iterator[object]:
     yield f"copied {report.rows} rows from {report.source} to {report.target}, and compared every table"
     yield from screen.table(TABLES, [table for table in report.tables if table.rows])
     for column in report.left_columns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lastlight_state.cli.opening import existing, read_once
+from lastlight_state.cli.opening import existing_backend, read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.migrations import SchemaState, read_state
 from lastlight_state.store import StateStore
@@ -17,4 +17,4 @@ def run(call: Call) -> Answer:
 
 
 def _state(store: StateStore) -> SchemaState:
-    return read_state(existing(store.backend))
+    return read_state(existing_backend(store.backend))

@@ -74,18 +74,18 @@ def _lines(report: Report, screen: Screen) -> Iterator[Any]:
         found = [finding for finding in report.findings if finding.severity == severity]
         counts += [f"{severity} {len(found)}"] if found else []
         for finding in found:
-            yield from _finding(finding, screen)
+            yield from _finding_lines(finding, screen)
     for skipped in report.checks_skipped:
         yield f"{skipped.check}  skipped: {skipped.reason}"
     told = f" ({', '.join(counts)})" if counts else ""
     yield f"{len(report.checks_run)} checks, {len(report.findings)} findings{told}"
 
 
-def _finding(finding: Finding, screen: Screen) -> Iterator[Any]:
+def _finding_lines(finding: Finding, screen: Screen) -> Iterator[Any]:
     yield screen.heading(f"{finding.check}  {finding.severity}  {finding.subject}")
-    yield from screen.wrapped(finding.message)
+    yield from screen.indented_lines(finding.message)
     samples = finding.samples if screen.width is None else finding.samples[:FEW]
     more = f" and {finding.count - len(samples)} more" if finding.count > len(samples) else ""
-    yield from screen.wrapped(f"{finding.count}: {', '.join(samples)}{more}")
+    yield from screen.indented_lines(f"{finding.count}: {', '.join(samples)}{more}")
     if finding.remedy is not None:
         yield f"    run: {finding.remedy}"

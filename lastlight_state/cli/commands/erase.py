@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lastlight_state.cli.output import Answer, Call, command
-from lastlight_state.cli.views.maintenance import emptied
+from lastlight_state.cli.views.maintenance import redact_or_erase
 
 
 @command("erase")
@@ -19,7 +19,7 @@ def run(call: Call, person: str, dry_run: bool, yes: bool) -> Answer:
     are not changed: the names of their sessions are printed. This cannot be undone. An interrupted erasure continues
     when you repeat it.
     """
-    return emptied(
+    return redact_or_erase(
         call,
         lambda store: store.maintenance.erase.plan(person),
         lambda store: store.maintenance.erase.run(person),

@@ -9,7 +9,7 @@ import click
 
 from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
-from lastlight_state.cli.views.maintenance import shown
+from lastlight_state.cli.views.maintenance import bundle_lines
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.bundles.records import KINDS, REDACTIONS
 
@@ -33,4 +33,4 @@ def run(call: Call, kind: Any, key: str, *, out: Path | None, no_logs: bool, red
         raise InvalidValue("--redact", f"{unknown[0]!r:.80} is unknown", permitted=tuple(REDACTIONS))
     terms: dict[str, Any] = {"with_logs": not no_logs, "redact": redact}
     bundle = read_once(call, lambda store: store.maintenance.bundles.export(kind, key, out, **terms))
-    return Answer({"file": str(out), "bundle": bundle}, lambda screen: shown(bundle, screen))
+    return Answer({"file": str(out), "bundle": bundle}, lambda screen: bundle_lines(bundle, screen))

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lastlight_state.cli.exits import NO, Failure
-from lastlight_state.cli.opening import read_once, working
+from lastlight_state.cli.opening import read_once, writable_store
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.cli.views import maintenance
@@ -61,14 +61,14 @@ def run(call: Call, path: str, kind: Any, *, dry_run: bool, **terms: Any) -> Ans
     _refuse_unfit(is_ours, terms, ours)
     if is_ours:
         ours["on_conflict"] = ours["on_conflict"] or "refuse"
-        return maintenance.loaded(call, Path(path), ours, dry_run=dry_run)
+        return maintenance.load_bundle(call, Path(path), ours, dry_run=dry_run)
     terms["kind"] = kind
     if named := terms.pop("revive_unit"):
         terms["revive"] = terms["revive"] or named
     if dry_run:
         report = read_once(call, lambda store: store.maintenance.imports.plan(path, **terms))
     else:
-        with working(call) as store:
+        with writable_store(call) as store:
             report = store.maintenance.imports.run(path, **terms)
     data = {"dry_run": dry_run, **report.model_dump(exclude={"receipt"}), "receipt": report.receipt}
     return Answer(data, lambda screen: _lines(screen, report), _failure(report))

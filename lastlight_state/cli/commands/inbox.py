@@ -11,8 +11,8 @@ import click
 
 from lastlight_state import codec
 from lastlight_state.cli import answers, opening
-from lastlight_state.cli.arguments import BY, acting, since
-from lastlight_state.cli.opening import read_once, working
+from lastlight_state.cli.arguments import BY, acting_person, since
+from lastlight_state.cli.opening import read_once, writable_store
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views import pending
@@ -39,19 +39,19 @@ def run(call: Call, limit: int, run_id: str | None, by: str | None) -> Answer:
     """
     valid.page_limit(limit)
     found, shows = read_once(
-        call, lambda store: (_waiting(store, limit, run_id), partial(store.backend.command, "show"))
+        call, lambda store: (_list_waiting(store, limit, run_id), partial(store.backend.command, "show"))
     )
     if call.flags.json or not (sys.stdin.isatty() and sys.stdout.isatty()) or not found:
         return Answer({"items": found}, lambda screen: _lines(found, shows, screen))
     for line in _lines(found, shows, call.output.screen):
         call.output.line(line)
-    with working(call) as store:
-        _converse(call, store, found, acting(by))
+    with writable_store(call) as store:
+        _converse(call, store, found, acting_person(by))
     return Answer()
 
 
-def _waiting(store: StateStore, limit: int, run_id: str | None) -> list[Waiting]:
-    return pending.waiting(store, limit, None if run_id is None else opening.whole(store, run_id, "run"))
+def _list_waiting(store: StateStore, limit: int, run_id: str | None) -> list[Waiting]:
+    return pending.pending_items(store, limit, None if run_id is None else opening.whole(store, run_id, "run"))
 
 
 def _lines(found: Sequence[Waiting], shows: Callable[..., str], screen: Screen) -> Iterator[Any]:
@@ -62,16 +62,16 @@ def _lines(found: Sequence[Waiting], shows: Callable[..., str], screen: Screen) 
         what = one.gate if isinstance(one, PendingApproval) else f"{one.node_id} ({one.kind})"
         yield screen.heading(f"{number}. {what}: {one.workflow_name}, asked {since(one.asked_at, now)}")
         text = one.summary if isinstance(one, PendingApproval) else one.prompt
-        yield from screen.wrapped(text)
+        yield from screen.indented_lines(text)
         if len(text) >= CUT:
             yield f"    It goes on: {shows(one.id, '--full')}"
-        for title, value in _more(one, shows):
-            yield from screen.wrapped(f"{title}: {screen.shown(value)}")
+        for title, value in _item_details(one, shows):
+            yield from screen.indented_lines(f"{title}: {screen.format_value(value)}")
         yield f"    id {one.id}"
         yield f"    run {one.run_id}"
 
 
-def _more(one: Waiting, shows: Callable[..., str]) -> Iterator[tuple[str, Any]]:
+def _item_details(one: Waiting, shows: Callable[..., str]) -> Iterator[tuple[str, Any]]:
     """Yield what a person must see before answering: action, options, form and expiry."""
     if isinstance(one, PendingApproval):
         if one.action is not None:
@@ -89,7 +89,7 @@ def _more(one: Waiting, shows: Callable[..., str]) -> Iterator[tuple[str, Any]]:
 
 def _converse(call: Call, store: StateStore, found: Sequence[Waiting], by: str) -> None:
     """Ask the person which item to answer, and store the answer, until an empty line."""
-    while text := _asked("Answer which number (empty: none)?"):
+    while text := _ask_person("Answer which number (empty: none)?"):
         if not text.isdecimal() or not 1 <= int(text) <= len(found):
             call.output.note(f"expected a number from 1 to {len(found)}")
             continue
@@ -107,20 +107,20 @@ def _answer_of(one: Waiting) -> answers.AnswerFlag | None:
     """Ask for the answer to one item. Returns None if the person gives none."""
     if isinstance(one, PendingApproval):
         if one.kind == "reply":
-            text = _asked("Reply (empty: none):")
+            text = _ask_person("Reply (empty: none):")
             return answers.AnswerFlag("--reply", text) if text else None
         return _yes_or_no("Approve? [y/n, empty: neither]")
     if one.kind == "confirm":
         return _yes_or_no("Yes? [y/n, empty: neither]")
     if one.kind == "text":
-        text = _asked("Answer (empty: none):")
+        text = _ask_person("Answer (empty: none):")
         return answers.AnswerFlag("--reply", text) if text else None
     if isinstance(one.options, list):
-        text = _asked(f"Which option, 1 to {len(one.options)} (empty: none)?")
+        text = _ask_person(f"Which option, 1 to {len(one.options)} (empty: none)?")
         if not text.isdecimal() or not 1 <= int(text) <= len(one.options):
             return None
         return answers.AnswerFlag("--value", codec.encode_sound(plain(one.options[int(text) - 1])).decode())
-    text = _asked("Answer as JSON (empty: none):")
+    text = _ask_person("Answer as JSON (empty: none):")
     return answers.AnswerFlag("--value", text) if text else None
 
 
@@ -130,12 +130,12 @@ def _digest(one: Waiting) -> str | None:
 
 
 def _yes_or_no(question: str) -> answers.AnswerFlag | None:
-    text = _asked(question).lower()
+    text = _ask_person(question).lower()
     flags = {"y": "--approve", "yes": "--approve", "n": "--reject", "no": "--reject"}
     return answers.AnswerFlag(flags[text], True) if text in flags else None
 
 
-def _asked(question: str) -> str:
+def _ask_person(question: str) -> str:
     sys.stderr.write(f"{question} ")
     sys.stderr.flush()
     return sys.stdin.readline().strip()

@@ -49,7 +49,7 @@ def run(call: Call, key: str, events: bool, follow: bool, limit: int | None, raw
     for session_id in source.sessions(wait=follow):
         if not printer.begin(source, session_id):
             continue
-        cursor = printer.written(source.log, session_id, limit)
+        cursor = printer.print_records(source.log, session_id, limit)
         if follow:
             printer.follow(source, session_id, cursor)
     return printer.end()
@@ -94,7 +94,7 @@ class _Printer:
             self._call.output.note(f"session {session_id}: no log")
         return True
 
-    def written(self, log: AgentLog, session_id: str, limit: int | None) -> str | None:
+    def print_records(self, log: AgentLog, session_id: str, limit: int | None) -> str | None:
         """Print the records written so far. Returns the cursor after them, or None if there is no log."""
         cursor: str | None = None
         kept: deque[LogLine] = deque(maxlen=limit)

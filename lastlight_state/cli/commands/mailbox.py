@@ -118,13 +118,13 @@ def _requeue(asked: Arguments) -> Answer:
 
 
 def _prune(asked: Arguments) -> Answer:
-    prune = _whole(asked) if asked.options["whole"] else _settled(asked)
+    prune = _whole(asked) if asked.options["whole"] else _settled_prune(asked)
     report = prune(dry_run=True)
     if (asked.options["whole"] or report.messages or report.receipts) and not asked.options["dry_run"]:
-        arguments.ask(f"Remove {_removed(report)}?", yes=asked.options["yes"])
+        arguments.ask(f"Remove {_removed_amount(report)}?", yes=asked.options["yes"])
         report = prune(dry_run=False)
     done = "would remove" if asked.options["dry_run"] else "removed"
-    return Answer({"pruned": report.model_dump()}, lambda _: [f"{done} {_removed(report)}"])
+    return Answer({"pruned": report.model_dump()}, lambda _: [f"{done} {_removed_amount(report)}"])
 
 
 def _whole(asked: Arguments) -> Callable[..., PruneReport]:
@@ -132,7 +132,7 @@ def _whole(asked: Arguments) -> Callable[..., PruneReport]:
     return partial(asked.mailboxes(read_only=False).prune, host.group, host.session)
 
 
-def _settled(asked: Arguments) -> Callable[..., PruneReport]:
+def _settled_prune(asked: Arguments) -> Callable[..., PruneReport]:
     days = valid.number("--keep-days", asked.options["keep_days"], most=_MOST_DAYS)
     before = SYSTEM_CLOCK.now() - timedelta(days=days)
     side = valid.word("--side", asked.options["side"], SIDES)
@@ -140,7 +140,7 @@ def _settled(asked: Arguments) -> Callable[..., PruneReport]:
     return partial(prune, settled_before=before)
 
 
-def _removed(report: PruneReport) -> str:
+def _removed_amount(report: PruneReport) -> str:
     return f"{report.messages} messages of {report.size_bytes} bytes, and {report.receipts} receipts"
 
 

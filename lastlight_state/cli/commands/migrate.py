@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lastlight_state import migrations
-from lastlight_state.cli.opening import connected, read_once, settings_of
+from lastlight_state.cli.opening import backend_for_call, read_once, settings_of
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views.plans import data_of, lines_of
@@ -39,7 +39,7 @@ def run(call: Call, to: str, sql: bool, dry_run: bool, lock_timeout: float) -> A
         return read_once(call, lambda store: _script(store, to, lock_timeout), verified=False)
     if dry_run:
         return read_once(call, lambda store: _plan(store, to), verified=False)
-    with closing(connected(call, settings_of(call))) as backend:
+    with closing(backend_for_call(call, settings_of(call))) as backend:
         call.output.note(f"migrating {backend.location}")
         result = migrations.migrate(backend, to, lock_timeout)
     return Answer(_data(result), lambda _: _lines(result))

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from lastlight_state.cli.exits import NO, Failure
-from lastlight_state.cli.opening import connected, existing, read_once, settings_of
+from lastlight_state.cli.opening import backend_for_call, existing_backend, read_once, settings_of
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.errors import InvalidValue
 from lastlight_state.migrations.verification import verify
@@ -40,8 +40,8 @@ def run(call: Call, action: str, definitions: str) -> Answer:
         failure = Failure(NO, "differences", "output tables differ from their definitions") if missing else None
         return Answer(_data(plans), lambda _: _lines(plans), failure=failure)
     settings = settings_of(call, migrate=True)
-    with closing(connected(call, settings)) as backend:
-        verify(existing(backend))
+    with closing(backend_for_call(call, settings)) as backend:
+        verify(existing_backend(backend))
         made = StateStore(backend, settings).outputs.catalog.define_all(models)
     data = {
         "defined": [

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli.arguments import BY, acting
-from lastlight_state.cli.opening import read_once, working
+from lastlight_state.cli.arguments import BY, acting_person
+from lastlight_state.cli.opening import read_once, writable_store
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views import attention
@@ -60,16 +60,16 @@ def run(
     if clear is not (is_on is None and schedule is None):
         raise InvalidValue("override", "expected --on, --off or --schedule, or else --clear")
     switched = UNSET if is_on is None else is_on
-    with working(call) as store:
+    with writable_store(call) as store:
         if target == "workflow":
-            data = _workflow(store, name, switched, schedule, reason, acting(by))
+            data = _workflow(store, name, switched, schedule, reason, acting_person(by))
         else:
-            data = _cron(store, name, switched, schedule, reason, acting(by))
+            data = _cron(store, name, switched, schedule, reason, acting_person(by))
     return _answer(target, name, data)
 
 
 def _answer(target: str, name: str, data: Any) -> Answer:
-    return Answer(data, lambda _: [_told(target, name, data)])
+    return Answer(data, lambda _: [_status_line(target, name, data)])
 
 
 def _list(found: Sequence[Switch], screen: Screen) -> Iterator[Any]:
@@ -115,7 +115,7 @@ def _cron(store: StateStore, name: str, switched: Any, schedule: str | None, rea
     return {"override": stored, "effective": store.schedules.crons.find(name)}
 
 
-def _told(target: str, name: str, data: Any) -> str:
+def _status_line(target: str, name: str, data: Any) -> str:
     effective = data["effective"]
     if effective is None:
         return f"cron {name}: overridden, and not planned by any program yet" if data["override"] else f"cron {name}: -"

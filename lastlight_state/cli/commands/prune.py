@@ -10,7 +10,7 @@ import click
 from lastlight_state import progress
 from lastlight_state.cli import arguments
 from lastlight_state.cli.exits import STOPPED, Failure
-from lastlight_state.cli.opening import read_once, working
+from lastlight_state.cli.opening import read_once, writable_store
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
@@ -60,16 +60,16 @@ def run(call: Call, resume: str | None, dry_run: bool, time_limit: float | None,
     if resume is not None:
         _refuse_policy(**policy, dry_run=dry_run)
         arguments.ask(f"Go on with the prune of receipt {resume}?", yes=yes)
-        return _done(call, lambda store: store.maintenance.prune.resume(resume, time_limit=time_limit))
+        return _run_prune(call, lambda store: store.maintenance.prune.resume(resume, time_limit=time_limit))
     asked = _policy(**policy, time_limit=time_limit)
     plan = read_once(call, lambda store: store.maintenance.prune.plan(asked))
     if dry_run:
         data = {"dry_run": True, **plan.model_dump(), "receipt": None}
-        return Answer(data, lambda screen: _planned(plan, screen))
+        return Answer(data, lambda screen: _plan_lines(plan, screen))
     if plan.records:
         arguments.ask(f"Remove {_amount(plan)}?", yes=yes)
     progress.tell("prune", 0, sum(plan.counts.values()))
-    return _done(call, lambda store: store.maintenance.prune.run(asked), plan)
+    return _run_prune(call, lambda store: store.maintenance.prune.run(asked), plan)
 
 
 def _policy(kind: str | None, ids: Sequence[str], *, with_logs: bool, **more: Any) -> PrunePolicy:
@@ -85,8 +85,8 @@ def _refuse_policy(**given: Any) -> None:
             raise InvalidValue(flag, "must not be given with --resume: the receipt has it")
 
 
-def _done(call: Call, work: Callable[[StateStore], Receipt], plan: PrunePlan | None = None) -> Answer:
-    with working(call) as store:
+def _run_prune(call: Call, work: Callable[[StateStore], Receipt], plan: PrunePlan | None = None) -> Answer:
+    with writable_store(call) as store:
         receipt = work(store)
     data = {"dry_run": False, **(plan.model_dump() if plan else {}), "counts": receipt.counts, "receipt": receipt}
     failure = None
@@ -94,16 +94,16 @@ def _done(call: Call, work: Callable[[StateStore], Receipt], plan: PrunePlan | N
         again = store.backend.command("prune", "--resume", receipt.id)
         text = f"stopped at the time limit; to go on: {again}"
         failure = Failure(STOPPED, "time_limit", text, {"receipt_id": receipt.id})
-    return Answer(data, lambda screen: _removed(receipt, screen), failure)
+    return Answer(data, lambda screen: _receipt_lines(receipt, screen), failure)
 
 
-def _planned(plan: PrunePlan, screen: Screen) -> Iterator[Any]:
+def _plan_lines(plan: PrunePlan, screen: Screen) -> Iterator[Any]:
     yield f"would remove {_amount(plan)}"
     yield from _table(screen, COUNTS, _tables(plan.counts))
     yield from _table(screen, PROTECTED, plan.protected)
 
 
-def _removed(receipt: Receipt, screen: Screen) -> Iterator[Any]:
+def _receipt_lines(receipt: Receipt, screen: Screen) -> Iterator[Any]:
     yield f"receipt {receipt.id}: {receipt.state}, {_together(receipt.counts)} removed"
     yield from _table(screen, COUNTS, _tables(receipt.counts))
 

@@ -45,7 +45,7 @@ def run(
     """
     if as_csv and as_lines:
         raise InvalidValue("--jsonl", "must not be given with --csv")
-    values = dict(map(_named, params))
+    values = dict(map(_parse_param, params))
 
     def ask(store: StateStore) -> QueryRows:
         if explain:
@@ -56,16 +56,16 @@ def run(
     if found.truncated:
         call.output.warn(f"only the first {len(found.rows)} rows")
     data = {"columns": found.columns, "rows": found.rows, "truncated": found.truncated}
-    return Answer(data, lambda screen: _drawn(found, screen, as_csv, as_lines))
+    return Answer(data, lambda screen: _output_lines(found, screen, as_csv, as_lines))
 
 
-def _drawn(found: QueryRows, screen: Screen, as_csv: bool, as_lines: bool) -> Iterator[Any]:
+def _output_lines(found: QueryRows, screen: Screen, as_csv: bool, as_lines: bool) -> Iterator[Any]:
     if as_lines:
         return (codec.encode_sound(plain(dict(zip(found.columns, row, strict=True)))).decode() for row in found.rows)
     return _csv(found) if as_csv else _table(found, screen)
 
 
-def _named(text: str) -> tuple[str, str]:
+def _parse_param(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise InvalidValue("--param", f"expected NAME=VALUE, got {text!r:.80}")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from lastlight_state.cli import arguments
-from lastlight_state.cli.opening import read_once, working
+from lastlight_state.cli.opening import read_once, writable_store
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.conversations import StaleSession
@@ -45,7 +45,7 @@ def run(call: Call, older_than: str, end: Any, dry_run: bool) -> Answer:
         return Answer(
             data, lambda screen: _lines(screen, plan, f"would end {plan.retired} of {plan.running} running sessions")
         )
-    with working(call) as store:
+    with writable_store(call) as store:
         receipt = store.maintenance.reap.run(older_than=age, to=end)
     retired, skipped = (receipt.counts.get(name, 0) for name in ("retired", "skipped"))
     data |= {"retired": retired, "skipped": skipped, "receipt": receipt}

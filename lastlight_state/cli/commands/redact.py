@@ -8,7 +8,7 @@ from datetime import timedelta
 import click
 
 from lastlight_state.cli.output import Answer, Call, command
-from lastlight_state.cli.views.maintenance import emptied
+from lastlight_state.cli.views.maintenance import redact_or_erase
 from lastlight_state.maintenance import RedactPolicy
 
 
@@ -35,7 +35,7 @@ def run(
     """
     age = None if older_than is None else timedelta(days=older_than)
     policy = RedactPolicy(age, roles or None, session, messages or None)
-    return emptied(
+    return redact_or_erase(
         call,
         lambda store: store.maintenance.redact.plan(policy),
         lambda store: store.maintenance.redact.run(policy),

@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from lastlight_state.cli.exits import NO, STOPPED, Failure
-from lastlight_state.cli.opening import connected, existing, settings_of
+from lastlight_state.cli.opening import backend_for_call, existing_backend, settings_of
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.db.schema.sealing import Sealing
 from lastlight_state.errors import InvalidValue
 from lastlight_state.migrations.verification import verify
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 from lastlight_state.store import StateStore
 
 
@@ -32,9 +32,9 @@ def run(call: Call, path: str, dry_run: bool, batch_rows: int, time_limit: float
     """
     sealing = codec_of(path)
     settings = settings_of(call, read_only=True) if dry_run else settings_of(call)
-    with closing(connected(call, settings)) as backend:
+    with closing(backend_for_call(call, settings)) as backend:
         backend.sealing = sealing
-        verify(existing(backend))
+        verify(existing_backend(backend))
         with StateStore(backend, settings) as store:
             if dry_run:
                 counts = dict(store.maintenance.reencrypt.plan(batch_rows=batch_rows))
@@ -47,7 +47,7 @@ def run(call: Call, path: str, dry_run: bool, batch_rows: int, time_limit: float
 def _lines(data: dict[str, Any]) -> Iterator[str]:
     yield from (f"{table} {rows}" for table, rows in data["counts"].items())
     for key_id, values in data["unopened"].items():
-        yield f"{values} {'values under the key ' + shown(key_id) if key_id else 'plain values'}: not opened"
+        yield f"{values} {'values under the key ' + repr_of(key_id) if key_id else 'plain values'}: not opened"
     yield from (row["problem"] for row in data["damaged"])
     if not data["counts"] and data["complete"]:
         yield "everything is under the present key"

@@ -13,10 +13,10 @@ import click
 
 from lastlight_state.cli import arguments
 from lastlight_state.cli.exits import NO, Failure
-from lastlight_state.cli.opening import settings_of, working
+from lastlight_state.cli.opening import settings_of, writable_store
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
-from lastlight_state.cli.views.maintenance import raised
+from lastlight_state.cli.views.maintenance import raise_counters
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.errors import InvalidValue, StateError
 from lastlight_state.maintenance import LineFileScan, Repair
@@ -101,7 +101,7 @@ def run(
     if counters:
         if path is not None:
             raise InvalidValue("PATH", "must not be given with --counters: those are in the database")
-        return raised(call, dry_run=dry_run)
+        return raise_counters(call, dry_run=dry_run)
     roots = settings_of(call).line_directories if path is None else (path,)
     found = ScanResult()
     for scan in scans_below(roots):
@@ -157,7 +157,7 @@ def _receipts(call: Call, wanted: bool) -> Iterator[Receipts | None]:
         found = None
         if wanted:
             try:
-                found = stack.enter_context(working(call)).receipts
+                found = stack.enter_context(writable_store(call)).receipts
             except StateError as error:
                 call.output.note(f"no receipt is kept: {error}")
         yield found

@@ -52,9 +52,9 @@ def run(
     url = other_url(call, target, target_file)
     arguments.ask(f"Restore {folder}?", yes=yes)
 
-    def restored(store: StateStore) -> Manifest:
-        call.location = urls.redacted(url)  # the only database in use
+    def restore_backup(store: StateStore) -> Manifest:
+        call.location = urls.redact_url(url)  # the only database in use
         return store.maintenance.backup.restore(folder, url, **given)
 
-    manifest = read_once(call, restored, verified=False)
+    manifest = read_once(call, restore_backup, verified=False)
     return Answer({"manifest": manifest}, lambda screen: lines(manifest, screen))

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from lastlight_state.cli import arguments, opening
-from lastlight_state.cli.arguments import BY, YES, acting
+from lastlight_state.cli.arguments import BY, YES, acting_person
 from lastlight_state.cli.exits import Failure, failure_of
-from lastlight_state.cli.opening import read_once, working
+from lastlight_state.cli.opening import read_once, writable_store
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import Conflict, InvalidValue, NotFound
@@ -53,19 +53,19 @@ def run(
     given = {name: value for name, value in filters.items() if value is not None}
     if bool(run_ids) is bool(given):
         raise InvalidValue("ID", "expected ids of runs, or a filter: --workflow, --repo, --since or --until")
-    found = read_once(call, lambda store: _named(store, run_ids) if run_ids else _failed(store, given))
+    found = read_once(call, lambda store: _named_runs(store, run_ids) if run_ids else _failed_runs(store, given))
     data: dict[str, Any] = {"dry_run": dry_run, "retried": [], "left": []}
     if dry_run:
         data["retried"] = found
-        return Answer(data, lambda screen: _lines(screen, f"would retry {_counted(len(found))}", found))
+        return Answer(data, lambda screen: _lines(screen, f"would retry {_count_text(len(found))}", found))
     if len(found) > 1:
-        arguments.ask(f"Retry {_counted(len(found))}?", yes=yes)
+        arguments.ask(f"Retry {_count_text(len(found))}?", yes=yes)
     failure: Failure | None = None
-    with working(call) as store:
+    with writable_store(call) as store:
         for each in found:
             try:
                 store.workflows.runs.restart(
-                    each["id"], by=acting(by), reason=reason or "retried from the command line"
+                    each["id"], by=acting_person(by), reason=reason or "retried from the command line"
                 )
             except (Conflict, NotFound) as error:  # it was changed meanwhile, or is at its limit
                 failure = failure or failure_of(error)
@@ -73,15 +73,15 @@ def run(
             else:
                 data["retried"].append(each)
     left = f", left {len(data['left'])}" if data["left"] else ""
-    told = f"retried {_counted(len(data['retried']))}{left}"
+    told = f"retried {_count_text(len(data['retried']))}{left}"
     return Answer(data, lambda screen: _lines(screen, told, data["left"]), failure)
 
 
-def _named(store: StateStore, run_ids: Sequence[str]) -> list[dict[str, Any]]:
+def _named_runs(store: StateStore, run_ids: Sequence[str]) -> list[dict[str, Any]]:
     return [_row(store.workflows.runs.get(opening.whole(store, run_id, "run"))) for run_id in dict.fromkeys(run_ids)]
 
 
-def _failed(store: StateStore, given: dict[str, str]) -> list[dict[str, Any]]:
+def _failed_runs(store: StateStore, given: dict[str, str]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     token: str | None = None
     while True:
@@ -104,7 +104,7 @@ def _row(found: WorkflowRun) -> dict[str, Any]:
     return {"id": found.id, "workflow_name": found.workflow_name, "error": found.error, "problem": None}
 
 
-def _counted(number: int) -> str:
+def _count_text(number: int) -> str:
     return f"{number} run{'' if number == 1 else 's'}"
 
 

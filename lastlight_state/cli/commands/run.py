@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import click
 
 from lastlight_state.cli import opening
-from lastlight_state.cli.arguments import BY, YES, acting, at_terminal
-from lastlight_state.cli.opening import working
+from lastlight_state.cli.arguments import BY, YES, acting_person, at_terminal
+from lastlight_state.cli.opening import writable_store
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
@@ -73,19 +73,19 @@ def run(call: Call, run_id: str, verb: str, by: str | None, reason: str | None, 
     if most is not None and verb != "allow-restarts":
         raise InvalidValue("--max", "is for allow-restarts alone")
     told = f"{verb} from the command line" if reason is None else reason
-    with working(call) as store:
+    with writable_store(call) as store:
         run_id = opening.whole(store, run_id, "run")
         before = store.workflows.runs.get(run_id)
         holder = store.workflows.claims.find(run_id) if verb in _ENDS_CLAIM else None
         if holder is not None and holder.owner is not None:
             held = f"Run {run_id} is {before.status}, and {holder.owner} holds it."
             at_terminal(f"{held} {_ENDS_CLAIM[verb]}", yes=yes)
-        done = act(store, run_id, Order(acting(by), told, most))
+        done = act(store, run_id, Order(acting_person(by), told, most))
     data: dict[str, Any] = {"before": before.status, "run": done}
-    return Answer(data, lambda _: [_told(verb, before, done)])
+    return Answer(data, lambda _: [_result_line(verb, before, done)])
 
 
-def _told(verb: str, before: WorkflowRun, now: WorkflowRun) -> str:
+def _result_line(verb: str, before: WorkflowRun, now: WorkflowRun) -> str:
     if verb == "release":
         return f"run {now.id}: released, {now.status}"
     if verb == "allow-restarts":

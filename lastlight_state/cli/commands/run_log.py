@@ -111,13 +111,13 @@ def _tail(asked: Arguments) -> Answer:
             chunk = asked.log.runs.tail(asked.run_id, after=cursor)
         for record in chunk.records:
             records += 1
-            asked.call.output.line(logs.shown(record, asked.call))
+            asked.call.output.line(logs.format_record(record, asked.call))
         cursor = chunk.cursor
         if chunk.at_end and not (asked.options["follow"] and chunk.live):
             break
         if chunk.at_end:
             time.sleep(POLL)
-    return _counted(asked, "records", records)
+    return _count_answer(asked, "records", records)
 
 
 def _replay(asked: Arguments) -> Answer:
@@ -126,7 +126,7 @@ def _replay(asked: Arguments) -> Answer:
         prompts += 1
         for line in logs.of_turn(turn, asked.call):
             asked.call.output.line(line)
-    return _counted(asked, "prompts", prompts)
+    return _count_answer(asked, "prompts", prompts)
 
 
 def _validate(asked: Arguments) -> Answer:
@@ -157,10 +157,10 @@ def _prune(asked: Arguments) -> Answer:
     if report.run_ids and not asked.options["dry_run"]:
         arguments.ask(f"Remove the logs of {len(report.run_ids)} runs?", yes=asked.options["yes"])
         report = asked.log.runs.prune(**given, dry_run=False)
-    return Answer({"pruned": report.model_dump()}, lambda _: _pruned(report))
+    return Answer({"pruned": report.model_dump()}, lambda _: _prune_lines(report))
 
 
-def _pruned(report: PruneReport) -> Iterator[str]:
+def _prune_lines(report: PruneReport) -> Iterator[str]:
     done = "would remove" if report.dry_run and report.run_ids else "removed"
     yield f"{done} the logs of {len(report.run_ids)} runs, {report.size_bytes} bytes"
     if report.skipped:
@@ -179,7 +179,7 @@ ACTIONS: dict[str, Callable[[Arguments], Answer]] = {
 }
 
 
-def _counted(asked: Arguments, what: str, count: int) -> Answer:
+def _count_answer(asked: Arguments, what: str, count: int) -> Answer:
     if asked.call.flags.json:
         asked.call.output.line({what: count, "path": str(asked.log.runs.path(asked.run_id))})
     return Answer()

@@ -60,7 +60,9 @@ def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, 
         raise click.UsageError(f"Missing argument 'ID': which {kind}?")
     if key is not None:
         _refuse_flags(BY_NAME[valid.word("KIND", kind, BY_NAME)], run_id, history)
-    found, named = read_once(call, lambda store: (_found(store, kind, key, run_id, history), store.backend.command))
+    found, named = read_once(
+        call, lambda store: (_find_record(store, kind, key, run_id, history), store.backend.command)
+    )
     data: dict[str, Any] = {"record": found.record, "children": found.children}
     if found.kind.name == "execution":
         data["output_text"] = found.output_text
@@ -71,7 +73,7 @@ def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, 
     return Answer(data, lambda screen: _lines(found, named, screen, full))
 
 
-def _found(store: StateStore, word: str, key: str | None, run_id: str | None, history: bool) -> ShownRecord:
+def _find_record(store: StateStore, word: str, key: str | None, run_id: str | None, history: bool) -> ShownRecord:
     if key is None:
         word, key = opening.resolve(store, word)
     else:

@@ -7,7 +7,7 @@ from contextlib import closing
 import click
 
 from lastlight_state import migrations
-from lastlight_state.cli.opening import connected, existing, settings_of
+from lastlight_state.cli.opening import backend_for_call, existing_backend, settings_of
 from lastlight_state.cli.output import Answer, Call, command
 
 
@@ -20,7 +20,7 @@ def run(call: Call, to: str, force: bool) -> Answer:
     Use it for a database that lost its version or got a wrong one. First the schema is compared with the revision. If
     it differs, the stamp is refused and every difference is listed.
     """
-    with closing(connected(call, settings_of(call))) as backend:
-        result = migrations.stamp(existing(backend), to, force=force)
+    with closing(backend_for_call(call, settings_of(call))) as backend:
+        result = migrations.stamp(existing_backend(backend), to, force=force)
     data = {"state": result.state, "from": result.from_revision, "to": result.to_revision}
     return Answer(data, lambda _: [f"{result.to_revision}  {result.state}  (was: {result.from_revision or '-'})"])

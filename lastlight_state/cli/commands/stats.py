@@ -84,5 +84,5 @@ def _overview(stats: Stats, screen: Screen) -> dict[str, Any]:
         "size": size(stats.size_bytes),
         "wal": size(stats.wal_bytes),
         "reclaimable": size(stats.free_bytes),
-        "line files": f"{files.files}, {size(files.bytes)}, newest {screen.shown(files.newest)}",
+        "line files": f"{files.files}, {size(files.bytes)}, newest {screen.format_value(files.newest)}",
     }

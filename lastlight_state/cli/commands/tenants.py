@@ -62,30 +62,30 @@ def run(
         raise InvalidValue("--lock-timeout", "must be between 0 and 86400 seconds")
     with Tenants.open(settings=settings_of(call)) as tenants:
         if act == "list":
-            return _listed(tenants.list(sizes=sizes), names)
+            return _list_answer(tenants.list(sizes=sizes), names)
         if act == "migrate":
-            return _migrated(tenants.migrate(names or None, workers=workers, lock_timeout=lock_timeout))
-        name = _one(names, act)
+            return _migration_answer(tenants.migrate(names or None, workers=workers, lock_timeout=lock_timeout))
+        name = _only_name(names, act)
         if act == "create":
-            return _created(name, tenants.create(name, lock_timeout=lock_timeout))
+            return _creation_answer(name, tenants.create(name, lock_timeout=lock_timeout))
         if act == "erase":
-            return _erased(tenants.erase(name, confirm=confirm, lock_timeout=lock_timeout))
+            return _erasure_answer(tenants.erase(name, confirm=confirm, lock_timeout=lock_timeout))
         if to is None:
             raise InvalidValue("--to", f"{act} needs it: where to?")
-        return _exported(tenants, name, to) if act == "export" else _moved(tenants, name, to)
+        return _export_tenant(tenants, name, to) if act == "export" else _move_tenant(tenants, name, to)
 
 
-def _created(name: str, result: MigrationResult) -> Answer:
+def _creation_answer(name: str, result: MigrationResult) -> Answer:
     told = f"{name} is {result.state} at {result.to_revision}"
     return Answer({"name": name, "revisions": result.revisions, "to": result.to_revision}, lambda _: [told])
 
 
-def _exported(tenants: Tenants, name: str, to: str) -> Answer:
+def _export_tenant(tenants: Tenants, name: str, to: str) -> Answer:
     manifest = tenants.export(name, Path(to))
     return Answer({"manifest": manifest}, lambda screen: backup.lines(manifest, screen))
 
 
-def _moved(tenants: Tenants, name: str, to: str) -> Answer:
+def _move_tenant(tenants: Tenants, name: str, to: str) -> Answer:
     host, _, port = to.rpartition(":")
     if not host or not port.isdecimal():
         raise InvalidValue("--to", f"expected HOST:PORT, got {to!r:.80}")
@@ -93,18 +93,18 @@ def _moved(tenants: Tenants, name: str, to: str) -> Answer:
     return Answer({"name": name, "to": to}, lambda _: [f"{name} is on {to}"])
 
 
-def _one(names: Sequence[str], act: str) -> str:
+def _only_name(names: Sequence[str], act: str) -> str:
     if len(names) != 1:
         raise InvalidValue("NAME", f"{act} needs the name of one tenant, got {len(names)}")
     return names[0]
 
 
-def _listed(found: Sequence[Tenant], names: Sequence[str]) -> Answer:
+def _list_answer(found: Sequence[Tenant], names: Sequence[str]) -> Answer:
     shown = [tenant for tenant in found if not names or tenant.name in names]
     return Answer({"tenants": shown}, lambda screen: screen.table(LISTED, shown) if shown else ["(no tenants)"])
 
 
-def _migrated(report: MigratedTenants) -> Answer:
+def _migration_answer(report: MigratedTenants) -> Answer:
     failure = None
     if report.failed:
         failure = Failure(
@@ -121,7 +121,7 @@ def _report(report: MigratedTenants, screen: Screen) -> Iterator[Any]:
         yield from screen.table(FAILED, report.failed)
 
 
-def _erased(tenant: ErasedTenant) -> Answer:
+def _erasure_answer(tenant: ErasedTenant) -> Answer:
     amount = f"{tenant.name}: a schema of {tenant.size_bytes} bytes and {tenant.files} files"
     told = f"erased {amount}" if tenant.erased else f"would erase {amount}; to do it: --confirm {tenant.name}"
     return Answer({"tenant": tenant, "dry_run": not tenant.erased}, lambda _: [told])

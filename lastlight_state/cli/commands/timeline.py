@@ -21,7 +21,7 @@ def run(call: Call, run_id: str, follow: bool) -> Answer:
     With --follow each entry is a line of its own, with --json an object. Executions then appear as their phases.
     """
     if follow:
-        return read_once(call, lambda store: _followed(call, store, run_id))
+        return read_once(call, lambda store: _follow_run(call, store, run_id))
 
     def entries(store: StateStore) -> tuple[TimelineEntry, ...]:
         return maintenance.whole(store, opening.whole(store, run_id, "run"))
@@ -30,7 +30,7 @@ def run(call: Call, run_id: str, follow: bool) -> Answer:
     return Answer({"items": found}, lambda screen: maintenance.lines(found, screen))
 
 
-def _followed(call: Call, store: StateStore, run_id: str) -> Answer:
+def _follow_run(call: Call, store: StateStore, run_id: str) -> Answer:
     output = call.output
     for entry in store.maintenance.timeline.follow(opening.whole(store, run_id, "run"), until_end=True):
         output.line(entry if call.flags.json else maintenance.line(entry, output.screen))

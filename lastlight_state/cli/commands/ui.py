@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli.opening import open_readonly, working
+from lastlight_state.cli.opening import open_readonly, writable_store
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.errors import InvalidValue, MisuseError
 from lastlight_state.lazy import load
@@ -44,7 +44,7 @@ def run(call: Call, **options: Any) -> Answer:
     if options["person"] is not None and not options["allow_acting"]:
         raise InvalidValue("--person", "must not be given without --allow-acting")
     with ExitStack() as stack:
-        store = stack.enter_context((working if options["allow_acting"] else open_readonly)(call))
+        store = stack.enter_context((writable_store if options["allow_acting"] else open_readonly)(call))
         hosts = {"localhost", "127.0.0.1", "::1", host.strip("[]"), *options["name"]} if local else options["name"]
         _serve(call, store, options, token, hosts or None)
     return Answer()

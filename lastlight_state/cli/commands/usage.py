@@ -79,7 +79,8 @@ def _sums(totals: UsageTotals) -> dict[str, Any]:
 
 def _lines(screen: Screen, by: str, start: datetime, totals: UsageTotals, rows: list[dict[str, Any]]) -> Iterator[Any]:
     counted = f"{totals.executions:,} execution{'' if totals.executions == 1 else 's'}"
-    yield f"{money(totals.cost_usd)} for {counted} and {totals.total_tokens:,} tokens since {screen.shown(start)}"
+    since = screen.format_value(start)
+    yield f"{money(totals.cost_usd)} for {counted} and {totals.total_tokens:,} tokens since {since}"
     if rows:
         yield ""
         yield from screen.table((Column(by.upper(), lambda row: row["key"], keep=True), *SUMS), rows)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lastlight_state import iterate
 from lastlight_state.cli.screen import Column, Screen, shortest
-from lastlight_state.cli.views.pending import Waiting, name_of, text_of, waiting
+from lastlight_state.cli.views.pending import Waiting, name_of, pending_items, text_of
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.lazy import Module
 from lastlight_state.store import StateStore
@@ -66,7 +66,7 @@ def read_attention(store: StateStore, limit: int) -> Attention:
     off = [switch for switch in switches(store, _MOST_SWITCHES) if switch.enabled is False]
     free = store.workflows.workers.list_waiting()
     unhealthy = _first(store.workflows.health.list_unhealthy, limit, but=_only_unserved)
-    return Attention(waiting(store, limit), free[:limit], unhealthy, off[:limit])
+    return Attention(pending_items(store, limit), free[:limit], unhealthy, off[:limit])
 
 
 def _only_unserved(run: UnhealthyRun) -> bool:
@@ -100,7 +100,7 @@ def lines(found: Attention, command: Callable[..., str], screen: Screen) -> Iter
         (
             "waits for a worker",
             len(found.waiting),
-            _waiting(found.waiting[:most], screen),
+            _waiting_lines(found.waiting[:most], screen),
             f"which there are: {command('ls', 'workers')}",
         ),
         (
@@ -112,14 +112,14 @@ def lines(found: Attention, command: Callable[..., str], screen: Screen) -> Iter
         (
             "switched off",
             len(found.switched_off),
-            _switched(found.switched_off[:most], screen),
+            _switch_lines(found.switched_off[:most], screen),
             f"all changes: {command('override')}",
         ),
     )
     if not any(count for _, count, *_ in parts):
         yield "(nothing needs attention)"
         return
-    yield from screen.filled(_summary(found))
+    yield from screen.wrapped_lines(_summary(found))
     for title, count, told, hint in parts:
         if count:
             yield ""
@@ -145,18 +145,20 @@ def _questions(items: Sequence[Waiting], screen: Screen) -> Iterator[Any]:
     now, ids = SYSTEM_CLOCK.now(), _ids([one.id for one in items], screen)
     for one in items:
         asked = f"asked {screen.ago(one.asked_at, now)}"
-        yield from screen.filled(f"{ids[one.id]}  {one.workflow_name} waits for an answer to *{name_of(one)}*, {asked}")
-        yield from screen.wrapped(text_of(one))
+        yield from screen.wrapped_lines(
+            f"{ids[one.id]}  {one.workflow_name} waits for an answer to *{name_of(one)}*, {asked}"
+        )
+        yield from screen.indented_lines(text_of(one))
 
 
-def _waiting(items: Sequence[WaitingWorkflow], screen: Screen) -> Iterator[Any]:
+def _waiting_lines(items: Sequence[WaitingWorkflow], screen: Screen) -> Iterator[Any]:
     now = SYSTEM_CLOCK.now()
     for one in items:
         runs = "1 run" if one.runs == 1 else f"{one.runs} runs"
-        yield from screen.filled(
+        yield from screen.wrapped_lines(
             f"{one.workflow_name}: {runs}, the first free to be taken {screen.ago(one.since, now)}"
         )
-        yield from screen.wrapped(one.why)
+        yield from screen.indented_lines(one.why)
 
 
 def _unhealthy(items: Sequence[UnhealthyRun], command: Callable[..., str], screen: Screen) -> Iterator[Any]:
@@ -166,21 +168,21 @@ def _unhealthy(items: Sequence[UnhealthyRun], command: Callable[..., str], scree
     for one in items:
         groups.setdefault(sentences.trouble_text(one.state.unhealthy), []).append(one)
     for told, runs in groups.items():
-        yield from screen.filled(told)
+        yield from screen.wrapped_lines(told)
         for one in runs:
             yield f"    {ids[one.id]}  {one.workflow_name}, began {screen.ago(one.started_at, now)}"
         first = sentences.troubles(runs[0].state.unhealthy)[0]
-        yield from screen.wrapped(first.todo if first.verb is None else f"{first.todo}:")
+        yield from screen.indented_lines(first.todo if first.verb is None else f"{first.todo}:")
         if first.verb is not None:
             yield f"    {command('run', 'ID', *first.verb.split())}"
 
 
-def _switched(items: Sequence[Switch], screen: Screen) -> Iterator[Any]:
+def _switch_lines(items: Sequence[Switch], screen: Screen) -> Iterator[Any]:
     now = SYSTEM_CLOCK.now()
     for one in items:
         by = "" if one.by is None else f" by {one.by}"
         why = "" if one.reason is None else f": {one.reason}"
-        yield from screen.filled(f"{one.target} {one.name}, switched off {screen.ago(one.since, now)}{by}{why}")
+        yield from screen.wrapped_lines(f"{one.target} {one.name}, switched off {screen.ago(one.since, now)}{by}{why}")
 
 
 def _ids(ids: Sequence[str], screen: Screen) -> dict[str, str]:

@@ -66,35 +66,37 @@ SCORES: tuple[Column[journal.ScoreSummary], ...] = (
 def _events(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("events", "status")
     where = journal.EventFilter(since=filters.since)
-    return store.journal.events.list(filters.run("events"), where=where, order="newest_first", **filters.paging)
+    return store.journal.events.list(filters.run("events"), where=where, order="newest_first", **filters.page_arguments)
 
 
 def _signals(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("signals", "status")
     where = journal.SignalFilter(received_after=filters.since)
-    return store.journal.signals.list(filters.run("signals"), where=where, order="newest_first", **filters.paging)
+    return store.journal.signals.list(
+        filters.run("signals"), where=where, order="newest_first", **filters.page_arguments
+    )
 
 
 def _frames(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("frames", "status", "since")
-    return store.journal.frames.list(filters.run("frames"), **filters.paging)
+    return store.journal.frames.list(filters.run("frames"), **filters.page_arguments)
 
 
 def _tool_calls(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("tool calls", "since")
     where = journal.ToolCallFilter(status=filters.status)
-    return store.journal.tool_calls.list(filters.run("tool calls"), where=where, **filters.paging)
+    return store.journal.tool_calls.list(filters.run("tool calls"), where=where, **filters.page_arguments)
 
 
 def _sandboxes(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("sandboxes", "since")
-    return store.journal.sandboxes.list(run_id=filters.run_id, status=filters.status, **filters.paging)
+    return store.journal.sandboxes.list(run_id=filters.run_id, status=filters.status, **filters.page_arguments)
 
 
 def _scores(store: Store, filters: Filters) -> Page[Any]:
     run_ids = None if filters.run_id is None else [filters.run_id]
     where = journal.ScoreFilter(run_ids=run_ids, since=filters.since, history=_history(filters.status))
-    return store.journal.scores.list(where=where, **filters.paging)
+    return store.journal.scores.list(where=where, **filters.page_arguments)
 
 
 def _history(status: Any) -> Any:
@@ -103,15 +105,15 @@ def _history(status: Any) -> Any:
     return status or "current"
 
 
-def _numbered(get: Callable[[Store, str, int], Any]) -> Callable[[Store, str, str], Any]:
+def _number_reader(get: Callable[[Store, str, int], Any]) -> Callable[[Store, str, str], Any]:
     """Return a function that reads a record of a run by its number, given as text."""
 
-    def numbered(store: Store, run_id: str, key: str) -> Any:
+    def read_by_number(store: Store, run_id: str, key: str) -> Any:
         if not (key.isascii() and key.isdigit()):
             raise InvalidValue("ID", f"expected a number, got {key!r:.80}")
         return get(store, run_id, int(key))
 
-    return numbered
+    return read_by_number
 
 
 #: Kinds of records, by the word that ``ls`` takes.
@@ -121,28 +123,28 @@ KINDS = {
         EVENTS,
         _events,
         "(no events)",
-        part=_numbered(lambda store, run_id, seq: store.journal.events.get(run_id, seq)),
+        part=_number_reader(lambda store, run_id, seq: store.journal.events.get(run_id, seq)),
     ),
     "signals": Kind(
         "signal",
         SIGNALS,
         _signals,
         "(no signals)",
-        part=_numbered(lambda store, run_id, seq: store.journal.signals.get(run_id, seq)),
+        part=_number_reader(lambda store, run_id, seq: store.journal.signals.get(run_id, seq)),
     ),
     "frames": Kind(
         "frame",
         FRAMES,
         _frames,
         "(no frames)",
-        part=_numbered(lambda store, run_id, number: store.journal.frames.get(run_id, number)),
+        part=_number_reader(lambda store, run_id, number: store.journal.frames.get(run_id, number)),
     ),
     "tool-calls": Kind(
         "tool-call",
         TOOL_CALLS,
         _tool_calls,
         "(no tool calls)",
-        part=_numbered(lambda store, run_id, seq: store.journal.tool_calls.get(run_id, seq)),
+        part=_number_reader(lambda store, run_id, seq: store.journal.tool_calls.get(run_id, seq)),
     ),
     "sandboxes": Kind(
         "sandbox",

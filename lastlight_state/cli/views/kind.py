@@ -43,7 +43,7 @@ class Filters:
     until: datetime | None = None
 
     @property
-    def paging(self) -> dict[str, Any]:
+    def page_arguments(self) -> dict[str, Any]:
         return {"limit": self.limit, "page_token": self.page_token}
 
     @property
@@ -137,7 +137,7 @@ def lines(record: Any, screen: Screen, *, full: bool, more: Mapping[str, str]) -
 
     With ``full``, long texts are not cut, and empty fields are included.
     """
-    values = {name: getattr(record, name) for name in _ordered(type(record).model_fields)}
+    values = {name: getattr(record, name) for name in _ordered_names(type(record).model_fields)}
     long = {name: text for name, value in values.items() if (text := _long(value))}
     shown = {name: value for name, value in values.items() if name not in long and (full or value is not None)}
     yield from screen.fields(shown)
@@ -145,7 +145,7 @@ def lines(record: Any, screen: Screen, *, full: bool, more: Mapping[str, str]) -
         yield from _text(name, text, screen, full)
 
 
-def _ordered(names: Iterable[str]) -> list[str]:
+def _ordered_names(names: Iterable[str]) -> list[str]:
     """Return the names of fields in their order, but with a repository's owner right before the repository's name."""
     found = list(names)
     if "owner" in found and "repo" in found:

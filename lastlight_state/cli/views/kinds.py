@@ -55,17 +55,17 @@ CACHE: tuple[Column[CacheSummary], ...] = (
 
 def _outputs(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("outputs", "status", "since", "run")
-    return store.outputs.catalog.list(**filters.paging)
+    return store.outputs.catalog.list(**filters.page_arguments)
 
 
 def _inputs(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("inputs", "status", "since")
-    return store.outputs.inputs.list(filters.run("inputs"), **filters.paging)
+    return store.outputs.inputs.list(filters.run("inputs"), **filters.page_arguments)
 
 
 def _cache(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("cached results", "status", "since", "run")
-    return store.outputs.cache.list(**filters.paging)
+    return store.outputs.cache.list(**filters.page_arguments)
 
 
 def _of_output(store: Store, table: Any) -> Mapping[str, Page[Any]]:
@@ -130,7 +130,7 @@ TRANSITIONS: tuple[Column[Transition], ...] = (
 def _conversations(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("sessions", "run")
     where = SessionFilter(statuses=filters.statuses, updated_since=filters.since, project=filters.project)
-    return store.conversations.sessions.list(where=where, **filters.paging)
+    return store.conversations.sessions.list(where=where, **filters.page_arguments)
 
 
 def _of_conversation(store: Store, session: Any) -> Mapping[str, Page[Any]]:
@@ -227,38 +227,38 @@ CHECKPOINTS: tuple[Column[CheckpointSummary], ...] = (
 
 def _sessions(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("messaging", "since", "run")
-    return store.messaging.sessions.list(active=_active(filters.statuses), **filters.paging)
+    return store.messaging.sessions.list(active=_active(filters.statuses), **filters.page_arguments)
 
 
 def _crons(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("crons", "since", "run")
-    return store.schedules.crons.list(**_cron_state(filters.statuses), **filters.paging)
+    return store.schedules.crons.list(**_cron_state(filters.statuses), **filters.page_arguments)
 
 
 def _fires(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("fires", "run")
     statuses: Any = filters.statuses
-    return store.schedules.fires.list(status=statuses, since=filters.since, **filters.paging)
+    return store.schedules.fires.list(status=statuses, since=filters.since, **filters.page_arguments)
 
 
 def _receipts(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("receipts", "since", "run")
-    return store.receipts.list(state=filters.status, **filters.paging)
+    return store.receipts.list(state=filters.status, **filters.page_arguments)
 
 
 def _threads(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("threads", "status", "since", "run")
-    return store.checkpoints.threads(**filters.paging)
+    return store.checkpoints.threads(**filters.page_arguments)
 
 
 def _states(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("states", "status", "since", "run")
-    return store.states.list(**filters.paging)
+    return store.states.list(**filters.page_arguments)
 
 
 def _mailboxes(store: StateStore, filters: Filters) -> Page[Any]:
     filters.refuse("mailboxes", "status", "since", "run")
-    return store.mailbox.list(**filters.paging)
+    return store.mailbox.list(**filters.page_arguments)
 
 
 def _active(statuses: Sequence[str] | None) -> bool | None:

@@ -39,14 +39,14 @@ _STYLES = {"user": "bold", "tool": "dim", "result": "green", "error": "red"}
 
 def text_of(line: LogLine, screen: Screen) -> Text:
     """Convert a record to the line that shows it."""
-    kind, said = _told(line)
-    when = screen.shown(line.timestamp) if line.timestamp else "-" * 24
-    marked = f"{screen.shown(kind[:SHORT]):<{KIND_WIDTH}}"
-    shown = screen.shown(said if len(said) <= SHORT else f"{said[:SHORT]}… [{len(said):,} characters]")
+    kind, said = _kind_and_text(line)
+    when = screen.format_value(line.timestamp) if line.timestamp else "-" * 24
+    marked = f"{screen.format_value(kind[:SHORT]):<{KIND_WIDTH}}"
+    shown = screen.format_value(said if len(said) <= SHORT else f"{said[:SHORT]}… [{len(said):,} characters]")
     return Text.assemble((when, "dim"), GAP, (marked, _STYLES.get(kind, "")), GAP, shown)
 
 
-def _told(line: LogLine) -> tuple[str, str]:
+def _kind_and_text(line: LogLine) -> tuple[str, str]:
     value = line.value
     if line.type == "result":
         turns, cost = value.get("num_turns", 0), value.get("total_cost_usd", 0)
@@ -130,7 +130,7 @@ class _Database(Source):
 
     def look(self) -> None:
         """Query the database again. Raises `NotFound` for an unknown id."""
-        self.known, self.ended = read_once(self._call, self._found)
+        self.known, self.ended = read_once(self._call, self._find_sessions)
 
     def sessions(self, *, wait: bool) -> Iterator[str]:
         given = 0
@@ -146,7 +146,7 @@ class _Database(Source):
     def until(self, session_id: str) -> Stop:
         return _UntilOver(self, session_id)
 
-    def _found(self, store: StateStore) -> tuple[list[str], bool]:
+    def _find_sessions(self, store: StateStore) -> tuple[list[str], bool]:
         try:
             kind, self._key = opening.resolve(store, self._key, ("run", "execution"))
         except NotFound:
@@ -243,16 +243,16 @@ class Events:
         ended = self._has_ended()
         if last is not None:
             yield from self._newest(last)
-        yield from self._stored()
+        yield from self._stored_events()
         while follow and not ended:
             self._pause(POLL_SECONDS)
             ended = self._has_ended()
-            yield from self._stored()
+            yield from self._stored_events()
 
     def _newest(self, count: int) -> Iterator[Event]:
         yield from self._page(limit=count, order="newest_first").items[::-1]
 
-    def _stored(self) -> Iterator[Event]:
+    def _stored_events(self) -> Iterator[Event]:
         """Return the stored events after the last one that was read."""
         more = True
         while more:
@@ -276,12 +276,12 @@ class Events:
 
 def event_text(event: Event, screen: Screen) -> Text:
     """Convert an event to the line that shows it."""
-    payload = screen.shown(event.payload) if event.payload else ""
+    payload = screen.format_value(event.payload) if event.payload else ""
     shown = payload if len(payload) <= SHORT else f"{payload[:SHORT]}… [{len(payload):,} characters]"
     return Text.assemble(
-        (screen.shown(event.occurred_at), "dim"),
+        (screen.format_value(event.occurred_at), "dim"),
         f"{GAP}{event.seq:>{SEQ_WIDTH}}{GAP}",
-        (screen.shown(event.type), "bold"),
+        (screen.format_value(event.type), "bold"),
         GAP + shown if shown else "",
     )
 
@@ -293,7 +293,7 @@ _TYPE_WIDTH, _ROLE_WIDTH = 12, 9
 _COMMON = frozenset({"type", "run_id", "session_id", "ts", "meta", "schema_version", "started_at"})
 
 
-def shown(record: RunRecord, call: Call) -> Any:
+def format_record(record: RunRecord, call: Call) -> Any:
     """Convert a record to a line, or with ``--json`` to an object."""
     value = record.to_json()
     if call.flags.json:
@@ -326,7 +326,7 @@ def of_message(message: dict[str, Any], screen: Screen) -> Text:
 
 def _line(screen: Screen, when: str | None, kind: str, width: int, told: Any) -> Text:
     text = told if isinstance(told, str) else codec.encode_sound(plain(told)).decode()
-    short = screen.shown(text if len(text) <= SHORT else f"{text[:SHORT]}… [{len(text):,} characters]")
-    marked = f"{screen.shown(kind[:SHORT]):<{width}}"
+    short = screen.format_value(text if len(text) <= SHORT else f"{text[:SHORT]}… [{len(text):,} characters]")
+    marked = f"{screen.format_value(kind[:SHORT]):<{width}}"
     line = Text.assemble((marked, "bold"), GAP, short)
-    return line if when is None else Text.assemble((screen.shown(when[:SHORT]), "dim"), GAP, line)
+    return line if when is None else Text.assemble((screen.format_value(when[:SHORT]), "dim"), GAP, line)

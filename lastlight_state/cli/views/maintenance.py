@@ -8,7 +8,7 @@ from typing import Any
 
 from lastlight_state.cli import arguments
 from lastlight_state.cli.exits import NO, Failure
-from lastlight_state.cli.opening import read_once, working
+from lastlight_state.cli.opening import read_once, writable_store
 from lastlight_state.cli.output import Answer, Call
 from lastlight_state.cli.screen import GAP, Column, Screen
 from lastlight_state.db.lists.pages import pages_of
@@ -32,14 +32,14 @@ SAMPLES: tuple[Column[LateCounter], ...] = (
 )
 
 
-def raised(call: Call, *, dry_run: bool) -> Answer:
+def raise_counters(call: Call, *, dry_run: bool) -> Answer:
     """Raise the counters that are behind. With ``dry_run``, only list them, and return exit code 1 if there are any."""
     plan = read_once(call, lambda store: store.maintenance.counters.plan())
     data: dict[str, Any] = {"dry_run": dry_run, **plan.model_dump(), "receipt": None}
     if dry_run:
         failure = Failure(NO, "behind", f"{_amount(plan.counts)} behind", {"counts": plan.counts})
         return Answer(data, lambda screen: _counter_lines(screen, plan), failure if plan.counts else None)
-    with working(call) as store:
+    with writable_store(call) as store:
         receipt = store.maintenance.counters.run()
     data |= {"counts": receipt.counts, "receipt": receipt}
     told = f"receipt {receipt.id}: {_amount(receipt.counts)} raised"
@@ -70,7 +70,7 @@ PROTECTED: tuple[Column[tuple[str, int]], ...] = (
 )
 
 
-def emptied(
+def redact_or_erase(
     call: Call,
     plan: Callable[[StateStore], RedactPlan],
     run: Callable[[StateStore], Receipt],
@@ -82,22 +82,22 @@ def emptied(
     planned = read_once(call, plan)
     data = {"dry_run": dry_run, **planned.model_dump(), "receipt": None}
     if dry_run:
-        return Answer(data, lambda screen: _planned(planned, screen))
+        return Answer(data, lambda screen: _plan_lines(planned, screen))
     if planned.counts:
         arguments.ask(f"Change or remove {sum(planned.counts.values())} rows?", yes=yes)
-    with working(call) as store:
+    with writable_store(call) as store:
         receipt = run(store)
     data |= {"counts": receipt.counts, "receipt": receipt}
-    return Answer(data, lambda screen: _done(receipt, planned, screen))
+    return Answer(data, lambda screen: _receipt_lines(receipt, planned, screen))
 
 
-def _planned(plan: RedactPlan, screen: Screen) -> Iterator[Any]:
+def _plan_lines(plan: RedactPlan, screen: Screen) -> Iterator[Any]:
     yield f"would change {sum(plan.counts.values())} rows, and empty {plan.bytes} bytes"
     yield from _table(screen, ROWS_BY_TABLE, plan.counts)
     yield from _stays(plan, screen)
 
 
-def _done(receipt: Receipt, plan: RedactPlan, screen: Screen) -> Iterator[Any]:
+def _receipt_lines(receipt: Receipt, plan: RedactPlan, screen: Screen) -> Iterator[Any]:
     yield f"receipt {receipt.id}: {receipt.state}"
     yield from _table(screen, ROWS_BY_TABLE, receipt.counts)
     yield from _stays(plan, screen)
@@ -150,13 +150,13 @@ def lines(entries: Sequence[TimelineEntry], screen: Screen) -> Iterator[Any]:
             day = f"{at:%Y-%m-%d}"
             yield screen.heading(day if screen.local else f"{day} UTC")
         by = "" if entry.actor is None else f" (by {entry.actor})"
-        clock = "" if entry.clock is None else f" [the clock said {screen.shown(entry.clock)}]"
-        yield from screen.hanging(f"{at:%H:%M:%S}", f"{entry.text}{by}{clock}")
+        clock = "" if entry.clock is None else f" [the clock said {screen.format_value(entry.clock)}]"
+        yield from screen.hanging_lines(f"{at:%H:%M:%S}", f"{entry.text}{by}{clock}")
 
 
 def line(entry: TimelineEntry, screen: Screen) -> str:
     """Return a timeline entry as one line."""
-    return GAP.join(screen.shown(value) for value in (entry.at, entry.source, entry.actor, entry.text))
+    return GAP.join(screen.format_value(value) for value in (entry.at, entry.source, entry.actor, entry.text))
 
 
 PARTS: tuple[Column[BundlePart], ...] = (
@@ -170,7 +170,7 @@ ADDED: tuple[Column[tuple[str, int]], ...] = (
 )
 
 
-def shown(bundle: Bundle, screen: Screen) -> Iterator[object]:
+def bundle_lines(bundle: Bundle, screen: Screen) -> Iterator[object]:
     """Return lines that list a bundle's contents."""
     yield f"{bundle.kind} {bundle.id} at {bundle.revision}"
     yield from screen.table(PARTS, bundle.parts)
@@ -180,14 +180,14 @@ def shown(bundle: Bundle, screen: Screen) -> Iterator[object]:
         yield f"{name} that it was forked from: {', '.join(ids)}"
 
 
-def loaded(call: Call, path: Path, terms: dict[str, Any], *, dry_run: bool) -> Answer:
+def load_bundle(call: Call, path: Path, terms: dict[str, Any], *, dry_run: bool) -> Answer:
     """Load a bundle. With ``dry_run``, only list what would be added. ``terms`` are the arguments of both calls."""
     if (on_conflict := terms["on_conflict"]) not in ON_CONFLICT:
         raise InvalidValue("--on-conflict", f"{on_conflict!r:.80} is unknown", permitted=tuple(ON_CONFLICT))
     if dry_run:
         found = read_once(call, lambda store: store.maintenance.bundles.plan(path, **terms))
     else:
-        with working(call) as store:
+        with writable_store(call) as store:
             found = store.maintenance.bundles.load(path, **terms)
     record = found.model_dump(exclude={"receipt", "kind"})
     data = {"dry_run": dry_run, "kind": "bundle", "bundle_kind": found.kind, **record, "receipt": found.receipt}

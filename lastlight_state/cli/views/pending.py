@@ -36,7 +36,7 @@ TEXT: Column[Waiting] = Column("TEXT", text_of, below=True)
 _END = ""
 
 
-def waiting(store: Store, limit: int, run_id: str | None = None) -> list[Waiting]:
+def pending_items(store: Store, limit: int, run_id: str | None = None) -> list[Waiting]:
     """Return the pending gates and requests, oldest first, at most ``limit`` of each."""
     pages = (read(limit=limit, order="oldest") for read in _lists(store, run_id))
     return sorted((one for page in pages for one in page), key=lambda one: (one.asked_at, one.id))
@@ -78,7 +78,7 @@ def _places(page_token: str | None) -> list[str | None]:
         case [str() | None as gates, str() | None as requests]:
             return [gates, requests]
         case _:
-            raise pages.damaged("page_token")
+            raise pages.token_error("page_token")
 
 
 def _part(read: Callable[..., Page[Any]], place: str | None, limit: int) -> tuple[Page[Any], str | None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views.money import money
-from lastlight_state.clock import lasted
+from lastlight_state.clock import duration_text
 from lastlight_state.workflows.sentences import state_text, troubles
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ def lines(
 ) -> Iterator[Any]:
     """Return sentences about a run that answer the usual first questions."""
     yield screen.heading(f"{run.workflow_name}, for {run.trigger_id}")
-    yield from screen.filled(_status(run, state, screen))
+    yield from screen.wrapped_lines(_status(run, state, screen))
     if told := run.error or why:
-        yield from screen.wrapped(told.strip().partition("\n")[0])
+        yield from screen.indented_lines(told.strip().partition("\n")[0])
     by = "" if run.triggered_by is None else f" by {run.triggered_by}"
     of = "" if run.trigger_type is None else f" ({run.trigger_type})"
     executions = "1 execution" if usage.executions == 1 else f"{usage.executions:,} executions"
-    yield from screen.filled(f"begun{by}{of}; cost {money(usage.cost_usd)} in {executions}")
+    yield from screen.wrapped_lines(f"begun{by}{of}; cost {money(usage.cost_usd)} in {executions}")
     for told, what in _orders(run, state, command):
         yield f"{told}: {what}"
     yield ""
@@ -48,7 +48,7 @@ def _status(run: WorkflowRun, state: RunState, screen: Screen) -> str:
 
 
 def _length(start: datetime, end: datetime) -> str:
-    return lasted(max(end - start, end - end))
+    return duration_text(max(end - start, end - end))
 
 
 def _orders(run: WorkflowRun, state: RunState, command: Callable[..., str]) -> Iterator[tuple[str, str]]:

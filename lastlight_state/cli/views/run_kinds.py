@@ -37,7 +37,7 @@ def _first_line(error: str | None) -> str | None:
     return error and error.strip().partition("\n")[0]
 
 
-def _said(found: ApprovalSummary) -> str | None:
+def _answer_or_reason(found: ApprovalSummary) -> str | None:
     """Return a person's answer at a gate, or why the gate was closed without an answer."""
     if found.response is not None:
         return f"{found.answered_by or 'the answer'}: {found.response}"
@@ -79,7 +79,7 @@ APPROVALS: tuple[Column[ApprovalSummary], ...] = (
     Column("ANSWERED", lambda one: one.answered_at, keep=True),
     Column("ASKED", lambda one: one.asked_at, keep=True, rank=1),
     Column("SUMMARY", lambda one: one.summary, below=True),
-    Column("SAID", _said, below=True),
+    Column("SAID", _answer_or_reason, below=True),
 )
 QUESTIONS: tuple[Column[pending.Waiting], ...] = (
     Column("ID", lambda one: one.id, is_id=True),
@@ -156,7 +156,7 @@ OVERRIDES: tuple[Column[WorkflowOverride], ...] = (
 
 def _overrides(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("overrides", "status", "since", "run")
-    return store.workflows.overrides.list(**filters.paging)
+    return store.workflows.overrides.list(**filters.page_arguments)
 
 
 def _runs(store: Store, filters: Filters) -> Page[Any]:
@@ -168,7 +168,7 @@ def _runs(store: Store, filters: Filters) -> Page[Any]:
         workflow_names=filters.workflows,
         repo=filters.repo,
         triggered_by=filters.by,
-        **filters.paging,
+        **filters.page_arguments,
     )
     return _with_waits(store, found)
 
@@ -198,33 +198,33 @@ def waits_because(state: RunState) -> str | None:
 
 def _queue(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("the queue", "status", "since", "run")
-    return _with_waits(store, store.workflows.queue.list(**filters.paging))
+    return _with_waits(store, store.workflows.queue.list(**filters.page_arguments))
 
 
 def _workers(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("workers", "status", "since", "run")
-    return store.workflows.workers.list(**filters.paging)
+    return store.workflows.workers.list(**filters.page_arguments)
 
 
 def _claimable(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("claimable runs", "status", "since", "run")
-    return store.workflows.claims.list_claimable(workflow_names=filters.workflows, **filters.paging)
+    return store.workflows.claims.list_claimable(workflow_names=filters.workflows, **filters.page_arguments)
 
 
 def _unhealthy(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("unhealthy runs", "status", "since", "run")
-    return store.workflows.health.list_unhealthy(workflow_names=filters.workflows, **filters.paging)
+    return store.workflows.health.list_unhealthy(workflow_names=filters.workflows, **filters.page_arguments)
 
 
 def _nodes(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("nodes", "since")
     states: Any = filters.statuses
-    return store.workflows.nodes.list(filters.run("nodes"), states=states, **filters.paging)
+    return store.workflows.nodes.list(filters.run("nodes"), states=states, **filters.page_arguments)
 
 
 def _executions(store: Store, filters: Filters) -> Page[Any]:
     return store.workflows.executions.list(
-        outcomes=filters.statuses, since=filters.since, run_id=filters.run_id, **filters.paging
+        outcomes=filters.statuses, since=filters.since, run_id=filters.run_id, **filters.page_arguments
     )
 
 
@@ -233,8 +233,8 @@ def _approvals(store: Store, filters: Filters) -> Page[Any]:
     if filters.run_id is not None:
         if filters.statuses is not None:
             raise InvalidValue("--status", "must not be given together with --run: a run has few approvals")
-        return store.workflows.approvals.list_for_run(filters.run_id, **filters.paging)
-    return store.workflows.approvals.list(statuses=filters.statuses, **filters.paging)
+        return store.workflows.approvals.list_for_run(filters.run_id, **filters.page_arguments)
+    return store.workflows.approvals.list(statuses=filters.statuses, **filters.page_arguments)
 
 
 def _questions(store: Store, filters: Filters) -> Page[Any]:

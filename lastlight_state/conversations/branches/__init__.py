@@ -35,7 +35,7 @@ from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, CorruptData
 
-_MOST = limits_of(BRANCHES)
+_LIMITS = limits_of(BRANCHES)
 
 #: A branch of which nothing is known.
 _PLAIN = NewBranch()
@@ -59,7 +59,7 @@ class Branches(Repository):
         known, locks = self._remember(KnownClasses), sessions.Locks()
         return storing.retry_storing(
             lambda: self._writing(
-                lambda unit: statements.created(unit, self._listeners, known, row, system, now, locks=locks)
+                lambda unit: statements.insert_branch(unit, self._listeners, known, row, system, now, locks=locks)
             )
         )
 
@@ -76,39 +76,41 @@ class Branches(Repository):
         def look(unit: Unit) -> Branch:
             found = unit.row(branching.GET, {"branch_id": row["id"]})
             if found is None:
-                return statements.created(unit, self._listeners, known, row, system, now, locks=locks)
-            if fields := _differing(found, row):
+                return statements.insert_branch(unit, self._listeners, known, row, system, now, locks=locks)
+            if fields := _differing_fields(found, row):
                 problem = f"already exists with another {', '.join(fields)}"
                 raise AlreadyExists(words.BRANCH, row["id"], problem=problem, fields=tuple(fields))
             return found
 
-        return storing.ensured(lambda: storing.retry_storing(lambda: self._writing(look, repeatable=True)))
+        return storing.ensure_row(lambda: storing.retry_storing(lambda: self._writing(look, repeatable=True)))
 
     def get(self, branch_id: str) -> Branch:
         """Return the branch. Raises `NotFound`."""
-        values = {"branch_id": valid.sought("branch_id", branch_id)}
-        return self._one(branching.GET, values, kind=words.BRANCH, key=branch_id)
+        values = {"branch_id": valid.lookup_text("branch_id", branch_id)}
+        return self._get_row(branching.GET, values, kind=words.BRANCH, key=branch_id)
 
     def find(self, branch_id: str) -> Branch | None:
         """Return the branch, or None."""
-        return self._find(branching.GET, {"branch_id": valid.sought("branch_id", branch_id)})
+        return self._find(branching.GET, {"branch_id": valid.lookup_text("branch_id", branch_id)})
 
     def list(self, session_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[BranchSummary]:
         """Return a page of a session's branches, the oldest first."""
-        given = {"session_id": valid.sought("session_id", session_id)}
+        given = {"session_id": valid.lookup_text("session_id", session_id)}
         return self._page(sql.LIST, given, limit, page_token)
 
     def update(self, branch_id: str, patch: BranchPatch) -> Branch:
         """Set the given fields of a branch; None clears a field. The metadata's fork keys stay. Raises `NotFound`."""
-        found, given = valid.sought("branch_id", branch_id), valid.group("patch", patch, BranchPatch)
+        found, given = valid.lookup_text("branch_id", branch_id), valid.argument_group("patch", patch, BranchPatch)
         named = {name: check for name, check in _CHANGED.items() if getattr(given, name) is not UNSET}
         changes = checks.fields("patch", given, named)
         metadata = given.node_metadata
         if metadata is UNSET:
             return self._change(found, lambda _stored: changes)
-        checks.encoded("patch.node_metadata", metadata, _MOST.node_metadata)
+        checks.encode_object("patch.node_metadata", metadata, _LIMITS.node_metadata)
         refuse_fork_keys("patch.node_metadata", metadata or {})
-        return self._change(found, lambda stored: {**changes, "node_metadata": statements.kept(stored, metadata)})
+        return self._change(
+            found, lambda stored: {**changes, "node_metadata": statements.keep_fork_keys(stored, metadata)}
+        )
 
     def append(
         self, branch_id: str, messages: Sequence[NewMessage | str], *, on_repeat: words.OnRepeat = "skip"
@@ -120,7 +122,7 @@ class Branches(Repository):
         the session's pool are added to it. Raises `NotFound`, `InvalidValue` with the position of a bad message, and
         `PayloadTooLarge` past 32 MiB.
         """
-        found, now = valid.sought("branch_id", branch_id), self._now()
+        found, now = valid.lookup_text("branch_id", branch_id), self._now()
         given = storing.drafts("messages", messages, now)
         skips = valid.word("on_repeat", on_repeat, words.ON_REPEAT) == "skip"
         known, locks = self._remember(KnownClasses), sessions.Locks()
@@ -138,7 +140,10 @@ class Branches(Repository):
         ``fork_prefix`` for messages that the branch, or a fork of it, has inherited; then nothing is removed. The
         number of statements does not depend on the history's length.
         """
-        found, most = valid.sought("branch_id", branch_id), valid.number("count", count, least=1, most=valid.PAGE_LIMIT)
+        found, most = (
+            valid.lookup_text("branch_id", branch_id),
+            valid.number("count", count, least=1, most=valid.PAGE_LIMIT),
+        )
         now, locks = self._now(), sessions.Locks()
 
         def pop(unit: Unit) -> builtins.list[BranchMessage]:
@@ -146,7 +151,7 @@ class Branches(Repository):
             first = deleting.first_of_last(order, most)
             own = branching.Segment(found, order.id, order.start_ord, order.next_ord)
             wanted = branching.positions([own], first, order.next_ord)
-            rows = unit.rows(sql.BODIES, branching.placed(wanted)) if wanted else []
+            rows = unit.rows(sql.BODIES, branching.position_parameters(wanted)) if wanted else []
             branching.refuse_gaps(found, wanted, len(rows))
             deleting.cut(unit, self._listeners, order, first, now, locks=locks, branch_id=found)
             return rows
@@ -160,7 +165,7 @@ class Branches(Repository):
         branch's own order. Raises `NotFound`, and `Conflict` ``fork_prefix`` for messages that the branch, or a fork of
         it, has inherited. The number of statements does not depend on the history's length.
         """
-        found, first = valid.sought("branch_id", branch_id), valid.number("from_ord", from_ord)
+        found, first = valid.lookup_text("branch_id", branch_id), valid.number("from_ord", from_ord)
         now, locks = self._now(), sessions.Locks()
 
         def truncate(unit: Unit) -> Branch:
@@ -178,7 +183,7 @@ class Branches(Repository):
         Raises `Conflict`: ``not_ended`` while the branch is pending or running, ``held`` if its session is held, or
         ``forked`` while the branch has forks.
         """
-        found, now = valid.sought("branch_id", branch_id), self._now()
+        found, now = valid.lookup_text("branch_id", branch_id), self._now()
         return self._writing(lambda unit: deleting.branch(unit, self._listeners, found, now))
 
     def replace_system(self, branch_id: str, message: NewMessage | str) -> Branch:
@@ -188,7 +193,7 @@ class Branches(Repository):
         message, the new message takes that position. Raises `Conflict` ``fork_prefix`` if a fork has inherited the
         position.
         """
-        found, now = valid.sought("branch_id", branch_id), self._now()
+        found, now = valid.lookup_text("branch_id", branch_id), self._now()
         [given] = storing.drafts("message", [message], now)
         known, locks = self._remember(KnownClasses), sessions.Locks()
 
@@ -218,14 +223,14 @@ class Branches(Repository):
 
         Raises `NotFound`, and `CorruptData` for a message that cannot be read.
         """
-        found = valid.sought("branch_id", branch_id)
+        found = valid.lookup_text("branch_id", branch_id)
         valid.page_limit(limit)
 
         def read(unit: Unit) -> builtins.list[BranchMessage]:
             length = unit.value(sql.LENGTH, {"branch_id": found}) or 0
             line = branching.line_of(unit, found, max(length - limit, 0))
             wanted = branching.positions(line, max(length - limit, 0), length)
-            rows = unit.rows(sql.BODIES, branching.placed(wanted)) if wanted else []
+            rows = unit.rows(sql.BODIES, branching.position_parameters(wanted)) if wanted else []
             branching.refuse_gaps(found, wanted, len(rows))
             return rows
 
@@ -243,8 +248,8 @@ class Branches(Repository):
             statement = sql.CONTENTS[unit.backend.sealing is not None]
             for one in reversed(branching.line_of(unit, branch_id, first)):
                 given = {"start": max(first, one.start), "until": min(until, one.until)}
-                rows = unit.readable(statement, {"progression_id": one.progression_id, **given}).rows
-                found.extend([row[-1] for row in unit.passing(rows)])
+                rows = unit.rows_or_errors(statement, {"progression_id": one.progression_id, **given}).rows
+                found.extend([row[-1] for row in unit.without_damaged(rows)])
                 count += len(rows)
             branching.refuse_missing(branch_id, until - first, count)
             return found
@@ -259,7 +264,7 @@ class Branches(Repository):
         limit: int,
         page_token: str | None,
     ) -> Page[RowT]:
-        found = valid.sought("branch_id", branch_id)
+        found = valid.lookup_text("branch_id", branch_id)
         valid.page_limit(limit)
         asked = ["branches.history", found, valid.number("from_ord", from_ord)]
         [first] = pages.key(asked, page_token, (range(2**63),)) or [from_ord]
@@ -268,7 +273,11 @@ class Branches(Repository):
             line = branching.line_of(unit, found, first)
             until = min(first + limit, branching.length_of(line))
             wanted = branching.positions(line, first, until)
-            rows = unit.readable(statement, branching.placed(wanted)).rows if wanted else list[RowT | CorruptData]()
+            rows = (
+                unit.rows_or_errors(statement, branching.position_parameters(wanted)).rows
+                if wanted
+                else list[RowT | CorruptData]()
+            )
             branching.refuse_gaps(found, wanted, len(rows))
             items, damaged = split_damaged(rows)
             token = pages.encode_token(asked, [until]) if until < branching.length_of(line) else None
@@ -282,7 +291,7 @@ class Branches(Repository):
 
         def change(unit: Unit) -> Branch:
             session_id = statements.head(unit, branch_id).session_id
-            sessions.locked(unit, session_id)
+            sessions.lock_session(unit, session_id)
             _, metadata = unit.row(sql.STATE, {"branch_id": branch_id}) or (None, None)
             changes = changed(metadata)
             if changes:
@@ -295,7 +304,7 @@ class Branches(Repository):
         return self._writing(change, repeatable=True)
 
 
-def _differing(found: Branch, row: Values) -> builtins.list[str]:
+def _differing_fields(found: Branch, row: Values) -> builtins.list[str]:
     """Return the names of the given fields whose stored values differ. Fields given as None are not compared."""
     given = ("session_id", "user", "name", "progression_id", "system_msg_id", *branching.HINTS)
     fields = [name for name in given if row[name] is not None and getattr(found, name) != row[name]]

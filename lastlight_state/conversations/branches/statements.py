@@ -21,8 +21,8 @@ from lastlight_state.conversations.tables import BRANCHES, LINKS, MESSAGES, SESS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.news.listeners import Listeners
-from lastlight_state.db.rows.statements import Row, Statement, bind, prepared
-from lastlight_state.db.rows.writes import shaped
+from lastlight_state.db.rows.statements import Row, Statement, bind, statement_of
+from lastlight_state.db.rows.writes import cache_statements
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue
@@ -43,31 +43,33 @@ class BranchHead(NamedTuple):
     pool: str
 
 
-HEAD = prepared(
+HEAD = statement_of(
     sa.select(_b.session_id, _b.progression_id, _b.parent_branch_id, SESSIONS.c.progression_id.label("pool"))
     .select_from(BRANCHES.join(SESSIONS, SESSIONS.c.id == _b.session_id))
     .where(_THIS),
     BranchHead,
 )
 #: What may change of a branch under the lock of its session: its system message, and its metadata.
-STATE: Statement[tuple[str | None, Any]] = prepared(sa.select(_b.system_msg_id, _b.node_metadata).where(_THIS), tuple)
-SYSTEM = prepared(
+STATE: Statement[tuple[str | None, Any]] = statement_of(
+    sa.select(_b.system_msg_id, _b.node_metadata).where(_THIS), tuple
+)
+SYSTEM = statement_of(
     sa.update(BRANCHES).where(_THIS).values(system_msg_id=bind("message_id", _b.system_msg_id)).returning(_b.id)
 )
-LENGTH = prepared(sa.select(branching.SUMMARY[-1]).where(_THIS))
-FIRST = prepared(
+LENGTH = statement_of(sa.select(branching.SUMMARY[-1]).where(_THIS))
+FIRST = statement_of(
     sa.select(_l.message_id, _l.ord)
     .where(_l.progression_id == bind("progression_id", _l.progression_id))
     .where(_l.ord == bind("ord", _l.ord))
 )
-RELINK = prepared(
+RELINK = statement_of(
     sa.update(LINKS)
     .where(_l.progression_id == bind("progression_id", _l.progression_id), _l.ord == bind("ord", _l.ord))
     .values(message_id=bind("message_id", _l.message_id))
 )
 
 #: The messages at the given positions of a history, with the columns of `branching.ORDER`.
-BODIES = prepared(
+BODIES = statement_of(
     sa.select(_l.ord, branching.BRANCH_ID, *MESSAGE_COLUMNS)
     .select_from(branching.PLACES.join(MESSAGES, _m.id == _l.message_id))
     .order_by(_l.ord),
@@ -77,7 +79,7 @@ BODIES = prepared(
 
 def _contents(*bound: sa.Column[Any]) -> Statement[tuple[Any, ...]]:
     """Return what reads what messages of an order say, in a range of its positions. The content is the last column."""
-    return prepared(
+    return statement_of(
         sa.select(*bound, _m.content)
         .select_from(LINKS.join(MESSAGES, _m.id == _l.message_id))
         .where(_l.progression_id == bind("progression_id", _l.progression_id))
@@ -100,11 +102,11 @@ LIST = Listing(
 )
 
 
-@shaped
+@cache_statements
 def update(names: frozenset[str]) -> Statement:
     """Return the statement that sets the named columns of a branch."""
     values: Row = {name: bind(name, _b[name]) for name in sorted(names)}
-    return prepared(sa.update(BRANCHES).where(_THIS).values(values).returning(_b.id))
+    return statement_of(sa.update(BRANCHES).where(_THIS).values(values).returning(_b.id))
 
 
 # Appending to a branch: one transaction, whose number of statements depends neither on the batch nor on the history.
@@ -125,8 +127,8 @@ def locked_order(unit: Unit, branch_id: str, locks: sessions.Locks) -> orders.Or
     """Lock a branch's session, then the branch's own message order, and return the order. Raises `NotFound`."""
     branch = head(unit, branch_id)
     locks.first(unit, branch.session_id)
-    sessions.locked(unit, branch.session_id)
-    return orders.locked(unit, [branch.progression_id])[branch.progression_id]
+    sessions.lock_session(unit, branch.session_id)
+    return orders.lock_orders(unit, [branch.progression_id])[branch.progression_id]
 
 
 def append(
@@ -148,12 +150,12 @@ def append(
     branch = head(unit, branch_id)
     own, pool = branch.progression_id, branch.pool
     locks.first(unit, branch.session_id)
-    sessions.locked(unit, branch.session_id)
-    locked = orders.locked(unit, [own, pool])
+    sessions.lock_session(unit, branch.session_id)
+    locked = orders.lock_orders(unit, [own, pool])
     there, _ = sessions.put_all(unit, listeners, known, given, now, locks=locks, own=branch.session_id)
     ids = [storing.id_of(one) for one in given]
     segments = _segments(unit, branch_id, branch, locked)
-    held = orders.held(unit, {pool: locked[pool].next_ord, **segments}, sorted(there))
+    held = orders.held_messages(unit, {pool: locked[pool].next_ord, **segments}, sorted(there))
     history = set().union(*(held.get(one, set()) for one in segments))
     new = orders.unheld(ids, history) if skips else ids
     added = {own: new}
@@ -172,7 +174,7 @@ def append(
             return entry_parameters("messages.appended", progression_id=order, first=first, count=count)
 
         sessions.record_for_others(unit, listeners, shared, branch.session_id, now, elsewhere, locks=locks)
-    return orders.appended(locked[own], new, ids)
+    return orders.append_result(locked[own], new, ids)
 
 
 def _segments(unit: Unit, branch_id: str, branch: BranchHead, locked: Mapping[str, orders.OrderHead]) -> dict[str, int]:
@@ -184,26 +186,26 @@ def _segments(unit: Unit, branch_id: str, branch: BranchHead, locked: Mapping[st
 
 # Creating a branch and replacing its system message, for calls on branches and for saving session trees.
 
-_MOST = limits_of(BRANCHES)
+_LIMITS = limits_of(BRANCHES)
 
 
 def row_of(
     session_id: str, branch: Any, now: datetime, where: str = "branch"
 ) -> tuple[BranchDraft, MessageDraft | str | None]:
     """Check a new branch. Returns its columns, with metadata not yet encoded, and its system message or None."""
-    given = valid.group(where, branch, NewBranch)
-    created, exact = checks.created(f"{where}.created_at", given.created_at, now)
-    checks.encoded(f"{where}.node_metadata", given.node_metadata, _MOST.node_metadata)
+    given = valid.argument_group(where, branch, NewBranch)
+    created, exact = checks.creation_time(f"{where}.created_at", given.created_at, now)
+    checks.encode_object(f"{where}.node_metadata", given.node_metadata, _LIMITS.node_metadata)
     system = None if given.system is None else storing.drafts(f"{where}.system", [given.system], now)[0]
     known, told = branching.hints(given.node_metadata), checks.fields(where, given, branching.HINT_CHECKS)
     row: BranchDraft = {
-        "id": new_id() if given.id is None else valid.identifier(f"{where}.id", given.id, _MOST.id),
+        "id": new_id() if given.id is None else valid.identifier(f"{where}.id", given.id, _LIMITS.id),
         "created_at": created,
         "created_at_unix": exact,
-        "user": checks.name(f"{where}.user", given.user, _MOST.user),
-        "name": checks.name(f"{where}.name", given.name, _MOST.name),
-        "session_id": valid.identifier("session_id", session_id, _MOST.session_id),
-        "progression_id": checks.name(f"{where}.progression_id", given.progression_id, _MOST.progression_id),
+        "user": checks.name(f"{where}.user", given.user, _LIMITS.user),
+        "name": checks.name(f"{where}.name", given.name, _LIMITS.name),
+        "session_id": valid.identifier("session_id", session_id, _LIMITS.session_id),
+        "progression_id": checks.name(f"{where}.progression_id", given.progression_id, _LIMITS.progression_id),
         "system_msg_id": None if system is None else storing.id_of(system),
         "parent_branch_id": None,
         "forked_at_ord": None,
@@ -215,12 +217,12 @@ def row_of(
         "model": known["model"] if told["model"] is None else told["model"],
         "agent_name": known["agent_name"] if told["agent_name"] is None else told["agent_name"],
         "node_metadata": given.node_metadata,
-        "extra": checks.encoded(f"{where}.extra", given.extra, _MOST.extra),
+        "extra": checks.encode_object(f"{where}.extra", given.extra, _LIMITS.extra),
     }
     return row, system
 
 
-def created(
+def insert_branch(
     unit: Unit,
     listeners: Listeners,
     known: KnownClasses,
@@ -239,11 +241,11 @@ def created(
     if origin is not None and own is not None:
         raise InvalidValue("branch.progression_id", "must not be given for a fork")
     locks.first(unit, session_id)
-    pool = sessions.locked(unit, session_id)
+    pool = sessions.lock_session(unit, session_id)
     given = [] if own is None else [own]
     if system is not None:
         inherited = [] if origin is None else [branching.get(unit, origin[0]).progression_id]
-        orders.locked(unit, [pool, *inherited, *given])
+        orders.lock_orders(unit, [pool, *inherited, *given])
         sessions.put_all(unit, listeners, known, [system], now, locks=locks, own=session_id)
         sessions.pool_messages(unit, listeners, session_id, pool, [storing.id_of(system)], now, locks=locks)
     if origin is not None:
@@ -254,7 +256,7 @@ def created(
         own = new_id()
         orders.create(unit, orders.fresh(own, (row["created_at"], row["created_at_unix"])))
     else:
-        orders.locked(unit, given)
+        orders.lock_orders(unit, given)
     complete: BranchDraft = {**row, "progression_id": own, "node_metadata": metadata(row["node_metadata"])}
     return branching.insert_branch(unit, listeners, complete, now)
 
@@ -272,8 +274,8 @@ def system_replaced(
     """Set a branch's system message. If the branch's order begins with the old one, replace it there too."""
     branch = head(unit, branch_id)
     locks.first(unit, branch.session_id)
-    sessions.locked(unit, branch.session_id)
-    own = orders.locked(unit, sorted({branch.progression_id, branch.pool}))[branch.progression_id]
+    sessions.lock_session(unit, branch.session_id)
+    own = orders.lock_orders(unit, sorted({branch.progression_id, branch.pool}))[branch.progression_id]
     [(former, _)] = unit.rows(STATE, {"branch_id": branch_id})
     new = storing.id_of(given)
     sessions.put_all(unit, listeners, known, [given], now, locks=locks, own=branch.session_id)
@@ -297,10 +299,10 @@ def system_replaced(
 
 def metadata(value: Mapping[str, Any] | None) -> str | None:
     """Return a branch's metadata as JSON text, or None."""
-    return checks.encoded("node_metadata", value, _MOST.node_metadata)
+    return checks.encode_object("node_metadata", value, _LIMITS.node_metadata)
 
 
-def kept(stored: Mapping[str, Any] | None, given: Mapping[str, Any] | None) -> str | None:
+def keep_fork_keys(stored: Mapping[str, Any] | None, given: Mapping[str, Any] | None) -> str | None:
     """Return new metadata as JSON text, with the fork keys taken from the stored metadata."""
     fork = {key: stored[key] for key in FORK_KEYS if stored and key in stored}
     return metadata({**(given or {}), **fork} if fork else given)

@@ -71,7 +71,7 @@ class Exchange(Repository):
         known = self._remember(KnownClasses)
 
         def send(unit: Unit) -> Sent:
-            return statements.delivered(unit, statements.stored(unit, known, body), given, now)
+            return statements.deliver_message(unit, statements.store_message(unit, known, body), given, now)
 
         return storing.retry_storing(lambda: self._writing(send, repeatable=True))
 
@@ -86,8 +86,8 @@ class Exchange(Repository):
         known = self._remember(KnownClasses)
 
         def publish(unit: Unit) -> Sent:
-            stored = statements.stored(unit, known, body)
-            return statements.delivered(unit, stored, statements.members(unit, name, but=stored["sender"]), now)
+            stored = statements.store_message(unit, known, body)
+            return statements.deliver_message(unit, stored, statements.members(unit, name, but=stored["sender"]), now)
 
         return storing.retry_storing(lambda: self._writing(publish, repeatable=True))
 
@@ -107,10 +107,10 @@ class Exchange(Repository):
         Changes nothing. Deliveries that a reader has taken are included. Read the messages with `messages.get_many`.
         """
         given = {
-            "owner": valid.sought("owner", owner),
+            "owner": valid.lookup_text("owner", owner),
             "after_ord": None if after_ord is None else valid.number("after_ord", after_ord),
-            "sender": None if sender is None else valid.sought("sender", sender),
-            "channel": None if channel is None else valid.sought("channel", channel),
+            "sender": None if sender is None else valid.lookup_text("sender", sender),
+            "channel": None if channel is None else valid.lookup_text("channel", channel),
             "open": True if valid.word("state", state, words.INBOX_STATES) == "open" else None,
         }
         return self._page(sql.INBOX, given, limit, page_token)
@@ -124,7 +124,7 @@ class Exchange(Repository):
         concurrently get different deliveries.
         """
         found = valid.identifier("reader", reader, _DELIVERY.taken_by)
-        given, now = {"owner": valid.sought("owner", owner), "reader": found}, self._now()
+        given, now = {"owner": valid.lookup_text("owner", owner), "reader": found}, self._now()
         free = sql.FREE if sender is None else sql.FREE_OF_SENDER
         sent_by = checks.name("sender", sender, _DELIVERY.sender)
         wanted = {"at": now, "limit": valid.page_limit(limit), "sender": sent_by}
@@ -134,7 +134,7 @@ class Exchange(Repository):
             ords = unit.values(free, {**given, **wanted})
             if not ords:
                 return []
-            taken, _ = unit.sound(sql.TAKE, {**given, "until": until, "ords": _listed(ords)})
+            taken, _ = unit.readable_rows(sql.TAKE, {**given, "until": until, "ords": _encode_ords(ords)})
             return sorted(taken, key=lambda one: one.ord)
 
         return self._writing(take)
@@ -145,7 +145,7 @@ class Exchange(Repository):
         Each must be held by this reader or by no reader. Deliveries that this reader has acknowledged before are
         accepted. Raises `ClaimLost` for a delivery that another reader has taken or acknowledged, and `NotFound`.
         """
-        given, found = self._named(owner, ords, reader)
+        given, found = self._delivery_keys(owner, ords, reader)
 
         def ack(unit: Unit) -> int:
             rows = {row.ord: row for row in unit.rows(sql.LOCK_THESE, given)}
@@ -159,7 +159,7 @@ class Exchange(Repository):
 
     def release(self, owner: str, ords: int | Collection[int], *, reader: str) -> int:
         """Release deliveries that the reader holds before their lease ends, and return how many were released."""
-        given, _ = self._named(owner, ords, reader)
+        given, _ = self._delivery_keys(owner, ords, reader)
 
         def release(unit: Unit) -> int:
             unit.rows(sql.LOCK_THESE, given)
@@ -186,22 +186,22 @@ class Exchange(Repository):
         refuse_in_transaction(self._scope)
         limited, look = TimeLimit(seconds), partial(self.inbox, owner, after_ord=after_ord, state="all", limit=limit)
         found = limited.look(look)
-        if found.items or found.damaged or not limited.left:
+        if found.items or found.damaged or not limited.seconds_left:
             return found
-        with self._arrivals(owner, after_ord, limited.left, interval) as arrived:
+        with self._arrivals(owner, after_ord, limited.seconds_left, interval) as arrived:
             arrived.wait(arrived.seconds_left)
         return limited.look(look)
 
     def outbox(self, sender: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessageSummary]:
         """Return a page of the messages that have this sender, the newest first, delivered or not."""
-        return self._page(sql.OUTBOX, {"sender": valid.sought("sender", sender)}, limit, page_token)
+        return self._page(sql.OUTBOX, {"sender": valid.lookup_text("sender", sender)}, limit, page_token)
 
     def deliveries(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Delivery]:
         """Return a page of a message's deliveries, ordered by owner.
 
         Each has the readers that took and acknowledged it.
         """
-        given = {"message_id": valid.sought("message_id", message_id)}
+        given = {"message_id": valid.lookup_text("message_id", message_id)}
         return self._page(sql.DELIVERED, given, limit, page_token)
 
     def join(self, channel: str, member: str) -> bool:
@@ -215,23 +215,23 @@ class Exchange(Repository):
 
     def leave(self, channel: str, member: str) -> bool:
         """Remove a member from a channel. Returns False if it is not a member."""
-        given = {"channel": valid.sought("channel", channel), "member": valid.sought("member", member)}
+        given = {"channel": valid.lookup_text("channel", channel), "member": valid.lookup_text("member", member)}
         values = {**given, "left_at": self._now()}
         return self._once(lambda unit: unit.change(sql.LEAVE, values), repeatable=True) > 0
 
     def members(self, channel: str, *, limit: int = 50, page_token: str | None = None) -> Page[Member]:
         """Return a page of the present members of a channel, ordered by name."""
-        given = {"channel": valid.sought("channel", channel)}
+        given = {"channel": valid.lookup_text("channel", channel)}
         return self._page(sql.MEMBER_LIST, given, limit, page_token)
 
-    def _named(self, owner: str, ords: int | Collection[int], reader: str) -> tuple[DeliveryKeys, list[int]]:
+    def _delivery_keys(self, owner: str, ords: int | Collection[int], reader: str) -> tuple[DeliveryKeys, list[int]]:
         named = [ords] if isinstance(ords, int) else valid.several("ords", ords)
         valid.at_most("ords", named, valid.PAGE_LIMIT)
         found = [valid.number("ords", one) for one in dict.fromkeys(named)]
         given: DeliveryKeys = {
-            "owner": valid.sought("owner", owner),
+            "owner": valid.lookup_text("owner", owner),
             "reader": valid.identifier("reader", reader, _DELIVERY.taken_by),
-            "ords": _listed(found),
+            "ords": _encode_ords(found),
             "at": self._now(),
         }
         return given, found
@@ -263,7 +263,7 @@ def _refuse_foreign(owner: str, row: sql.HeldDelivery, reader: str, now: datetim
         )
 
 
-def _listed(ords: Collection[int]) -> str:
+def _encode_ords(ords: Collection[int]) -> str:
     return as_list([{"ord": one} for one in ords])
 
 
@@ -272,7 +272,7 @@ def _watch_for(scope: Scope) -> Watch[str]:
 
     def read(keys: Collection[str]) -> dict[str, int]:
         values = {"owners": as_list([{"id": one} for one in sorted(keys)])}
-        rows = scope.reading(lambda unit: unit.rows(sql.HEADS, values))
+        rows = scope.read(lambda unit: unit.rows(sql.HEADS, values))
         return dict(rows)
 
     return watch_of(scope, "exchange_inboxes", read)

@@ -20,8 +20,8 @@ from lastlight_state.conversations.shared.storing import SUMMARY, KnownClasses
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS, MESSAGES
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Row, Statement, bind, every_column_of, number, prepared
-from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.rows.statements import Row, Statement, bind, every_column_of, number, statement_of
+from lastlight_state.db.rows.writes import as_list, elements_table
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
@@ -42,7 +42,7 @@ class HeldDelivery(NamedTuple):
 _i, _d, _c, _m = INBOXES.c, DELIVERIES.c, MEMBERS.c, MESSAGES.c
 
 _DELIVERY = every_column_of(Delivery, DELIVERIES)
-_owners, _ords = listed("owners"), listed("ords")
+_owners, _ords = elements_table("owners"), elements_table("ords")
 _AMONG_OWNERS = AmongFew(_i.owner, sa.select(member_of(_owners.c.value, "id")))
 _THESE = (
     _d.owner == bind("owner", _d.owner),
@@ -61,16 +61,16 @@ _placed = insert(INBOXES).from_select(["owner", "next_ord", "created_at"], _lack
 #: Takes the next position of each inbox that lacks the message, and begins inboxes that are not there. Inboxes are
 #: locked in the order of their owners, so that two units that send to the same ones do not deadlock.
 #: Returns each inbox, and the position that a delivery gets there.
-PLACE: Statement[tuple[str, int]] = prepared(
+PLACE: Statement[tuple[str, int]] = statement_of(
     _placed.on_conflict_do_update(index_elements=[_i.owner], set_={"next_ord": _i.next_ord + number(1)}).returning(
         _i.owner, (_i.next_ord - number(1)).label("ord")
     ),
     tuple,
 )
-DELIVER = prepared(sa.insert(DELIVERIES).values({column.name: bind(column.name, column) for column in _d}))
+DELIVER = statement_of(sa.insert(DELIVERIES).values({column.name: bind(column.name, column) for column in _d}))
 
 #: Inboxes, each with its last position.
-HEADS: Statement[tuple[str, int]] = prepared(
+HEADS: Statement[tuple[str, int]] = statement_of(
     sa.select(_i.owner, (_i.next_ord - number(1)).label("last_ord")).where(_AMONG_OWNERS), tuple
 )
 
@@ -116,8 +116,8 @@ _FREE: Any = (
     .with_for_update(skip_locked=True)
 )
 #: The first deliveries that nobody has, without those that somebody is taking now: of all senders, or of one.
-FREE, FREE_OF_SENDER = prepared(_FREE), prepared(_FREE.where(_FILTERS["sender"]))
-TAKE = prepared(
+FREE, FREE_OF_SENDER = statement_of(_FREE), statement_of(_FREE.where(_FILTERS["sender"]))
+TAKE = statement_of(
     sa.update(DELIVERIES)
     .where(*_THESE)
     .values(
@@ -128,26 +128,26 @@ TAKE = prepared(
     .returning(*_DELIVERY),
     Delivery,
 )
-LOCK_THESE = prepared(
+LOCK_THESE = statement_of(
     sa.select(_d.ord, _d.taken_by, _d.taken_until, _d.takes, _d.acked_at, _d.acked_by)
     .where(*_THESE)
     .order_by(_d.ord)
     .with_for_update(),
     HeldDelivery,
 )
-ACK = prepared(
+ACK = statement_of(
     sa.update(DELIVERIES)
     .where(*_THESE, _d.acked_at.is_(None))
     .values(acked_at=_at, acked_by=bind("reader", _d.acked_by))
 )
-RELEASE = prepared(
+RELEASE = statement_of(
     sa.update(DELIVERIES)
     .where(*_THESE, _d.acked_at.is_(None), _d.taken_by == bind("reader", _d.taken_by))
     .values(taken_by=sa.null(), taken_until=sa.null())
 )
 
 _joined = insert(MEMBERS).values({name: bind(name, _c[name]) for name in ("channel", "member", "joined_at")})
-JOIN = prepared(
+JOIN = statement_of(
     _joined.on_conflict_do_update(
         index_elements=[_c.channel, _c.member],
         set_={"joined_at": _joined.excluded.joined_at, "left_at": sa.null()},
@@ -155,12 +155,12 @@ JOIN = prepared(
     )
 )
 _CHANNEL = _c.channel == bind("channel", _c.channel)
-LEAVE = prepared(
+LEAVE = statement_of(
     sa.update(MEMBERS)
     .where(_CHANNEL, _c.member == bind("member", _c.member), _c.left_at.is_(None))
     .values(left_at=bind("left_at", _c.left_at))
 )
-CURRENT = prepared(sa.select(_c.member).where(_CHANNEL, _c.left_at.is_(None)))
+CURRENT = statement_of(sa.select(_c.member).where(_CHANNEL, _c.left_at.is_(None)))
 MEMBER_LIST = Listing(
     "exchange_members",
     every_column_of(Member, MEMBERS, hidden={"left_at"}),
@@ -176,7 +176,7 @@ MEMBER_LIST = Listing(
 #
 # The inbox's row is locked until the commit, so positions have no gaps and follow the order of commits.
 
-_MOST = limits_of(DELIVERIES)
+_LIMITS = limits_of(DELIVERIES)
 
 
 def owners(where: str, given: Any) -> list[str]:
@@ -187,10 +187,10 @@ def owners(where: str, given: Any) -> list[str]:
     named = [given] if isinstance(given, str) else checks.batch(where, given, words.BATCH)
     if not named:
         raise InvalidValue(where, "expected at least one owner")
-    return ordered(valid.identifier(where, one, _MOST.owner) for one in named)
+    return sorted_names(valid.identifier(where, one, _LIMITS.owner) for one in named)
 
 
-def ordered(names: Any) -> list[str]:
+def sorted_names(names: Any) -> list[str]:
     """Return the names without duplicates, in the database's sort order."""
     return sorted(set(names), key=str.encode)
 
@@ -210,7 +210,7 @@ def letter(
     return {**body, "recipient": recipient, "channel": channel if channel is not None else body["channel"]}
 
 
-def stored(unit: Unit, known: KnownClasses, body: MessageDraft) -> MessageDraft:
+def store_message(unit: Unit, known: KnownClasses, body: MessageDraft) -> MessageDraft:
     """Store a message unless it is stored already. Returns its columns, with the stored sender and channel.
 
     Raises `AlreadyExists` for a different message of the same id; recipients are not compared.
@@ -219,7 +219,7 @@ def stored(unit: Unit, known: KnownClasses, body: MessageDraft) -> MessageDraft:
     return {**body, "sender": there.sender, "channel": there.channel}
 
 
-def delivered(unit: Unit, body: MessageDraft, to: Sequence[str], now: datetime) -> Sent:
+def deliver_message(unit: Unit, body: MessageDraft, to: Sequence[str], now: datetime) -> Sent:
     """Add a delivery of a stored message to the inboxes of those owners that do not have it yet."""
     values = {"owners": as_list([{"id": owner} for owner in to]), "message_id": body["id"], "at": now}
     placed = dict(unit.rows(PLACE, values)) if to else {}
@@ -234,7 +234,7 @@ def delivered(unit: Unit, body: MessageDraft, to: Sequence[str], now: datetime) 
 
 def members(unit: Unit, channel: str, *, but: str | None) -> list[str]:
     """Return the members of a channel, without the sender."""
-    return ordered(member for member in unit.values(CURRENT, {"channel": channel}) if member != but)
+    return sorted_names(member for member in unit.values(CURRENT, {"channel": channel}) if member != but)
 
 
 def delivery(owner: str, position: int, body: MessageDraft, now: datetime) -> Row:

@@ -74,14 +74,17 @@ class Lifecycle(Repository):
     ) -> Transition | None:
         """Change a status as `transition` does, but return None where `transition` raises `LostRace`."""
         status = valid.word("to", to, words.STATUSES)
-        expected = _expected(expect)
+        expected = _expected_statuses(expect)
         why = statuses.reason("reason", reason, status)
         sets: Row = {} if ended_at is None else {"ended_at": _end(status, ended_at)}
-        found, of = valid.sought("session_id", session_id), checks.name("branch_id", branch_id, _TRANSITION.branch_id)
+        found, of = (
+            valid.lookup_text("session_id", session_id),
+            checks.name("branch_id", branch_id, _TRANSITION.branch_id),
+        )
         now = self._now()
 
         def change(unit: Unit) -> Transition | None:
-            row = _locked(unit, found)
+            row = _lock_session(unit, found)
             branch = None if of is None else _branch(unit, row, of)
             held = row if branch is None else branch
             if held.status == status and expected != frozenset():
@@ -108,10 +111,10 @@ class Lifecycle(Repository):
             "reason_code": code,
             "actor": valid.identifier("actor", actor, _TRANSITION.actor),
         }
-        found, now = valid.sought("session_id", session_id), self._now()
+        found, now = valid.lookup_text("session_id", session_id), self._now()
 
         def change(unit: Unit) -> Transition:
-            row = _locked(unit, found)
+            row = _lock_session(unit, found)
             if row.status not in TERMINAL:
                 problem = f"session {session_id!r:.80} is {row.status}, and has not ended"
                 raise LostRace(problem, status=row.status)
@@ -127,7 +130,7 @@ class Lifecycle(Repository):
         """
         now = self._now()
         values = {
-            "session_id": valid.sought("session_id", session_id),
+            "session_id": valid.lookup_text("session_id", session_id),
             "owner": valid.identifier("owner", owner, _SESSION.owner),
             "at": now,
             "stale_before": now - _SILENCE,
@@ -151,8 +154,8 @@ class Lifecycle(Repository):
         ``branch_id`` selects the changes of one branch. The history is kept when the session is deleted.
         """
         given = {
-            "session_id": valid.sought("session_id", session_id),
-            "branch_id": None if branch_id is None else valid.sought("branch_id", branch_id),
+            "session_id": valid.lookup_text("session_id", session_id),
+            "branch_id": None if branch_id is None else valid.lookup_text("branch_id", branch_id),
         }
         return self._page(sql.HISTORY, given, limit, page_token)
 
@@ -161,11 +164,11 @@ class Lifecycle(Repository):
 
         `state` knows the results ``passed``, ``warning`` and ``failed``. Raises `NotFound`.
         """
-        given = valid.group("result", result, dict)
+        given = valid.argument_group("result", result, dict)
         if not isinstance(given.get("status"), str):
             raise InvalidValue("result.status", "expected text")
         values = {
-            "session_id": valid.sought("session_id", session_id),
+            "session_id": valid.lookup_text("session_id", session_id),
             "result": codec.encode("result", given, max_bytes=_SESSION.artifact_verification),
             "at": self._now(),
         }
@@ -178,7 +181,9 @@ class Lifecycle(Repository):
 
     def state(self, session_id: str, *, limits: Limits = _LIMITS) -> NormalizedState:
         """Return a session's current state (lifecycle, health, delivery) under the given limits. Raises `NotFound`."""
-        values, bounds, now = self._asked([valid.identifier("session_id", session_id, _SESSION.id)], limits)
+        values, bounds, now = self._check_state_request(
+            [valid.identifier("session_id", session_id, _SESSION.id)], limits
+        )
         row = self._reading(lambda unit: unit.row(sql.STATES, values))
         if row is None:
             raise NotFound(words.SESSION, session_id)
@@ -190,12 +195,12 @@ class Lifecycle(Repository):
         Sessions that are not stored or cannot be read are left out.
         """
         ids = checks.message_ids("session_ids", session_ids, valid.PAGE_LIMIT)
-        values, bounds, now = self._asked(ids, limits)
-        rows, _ = self._reading(lambda unit: unit.sound(sql.STATES, values))
+        values, bounds, now = self._check_state_request(ids, limits)
+        rows, _ = self._reading(lambda unit: unit.readable_rows(sql.STATES, values))
         return {row["id"]: _state(row, now, bounds) for row in rows}
 
-    def _asked(self, ids: Sequence[str], limits: Limits) -> tuple[dict[str, str], Limits, datetime]:
-        bounds = valid.group("limits", limits, Limits)
+    def _check_state_request(self, ids: Sequence[str], limits: Limits) -> tuple[dict[str, str], Limits, datetime]:
+        bounds = valid.argument_group("limits", limits, Limits)
         for name, value in vars(bounds).items():
             valid.duration(f"limits.{name}", value)
         return {"wanted": as_list([{"id": one} for one in dict.fromkeys(ids)])}, bounds, self._now()
@@ -214,10 +219,10 @@ class Lifecycle(Repository):
 def _state(row: Row, now: datetime, limits: Limits) -> NormalizedState:
     last: Any = {name.removeprefix(sql.REASON): value for name, value in row.items() if name.startswith(sql.REASON)}
     reason = None if last["id"] is None else Transition.of(last)
-    return NormalizedState.of({"session_id": row["id"], **states.derived(row, now, limits), "reason": reason})
+    return NormalizedState.of({"session_id": row["id"], **states.derive_state(row, now, limits), "reason": reason})
 
 
-def _expected(given: Any) -> frozenset[str | None] | None:
+def _expected_statuses(given: Any) -> frozenset[str | None] | None:
     """Check the expected statuses. Return them as a set, or None if any status is accepted."""
     if given is None:
         return None
@@ -238,7 +243,7 @@ def _leads(status: str | None, to: str) -> bool:
     return to in TERMINAL or to == RUNNING if status == "pending" else status == RUNNING and to in TERMINAL
 
 
-def _locked(unit: Unit, session_id: str) -> statuses.HeldSession:
+def _lock_session(unit: Unit, session_id: str) -> statuses.HeldSession:
     row = unit.row(statuses.LOCK, {"session_id": session_id})
     if row is None:
         raise valid.not_found(words.SESSION, session_id)

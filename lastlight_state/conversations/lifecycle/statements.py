@@ -13,8 +13,8 @@ from lastlight_state.conversations.shared.sessions import MOVED
 from lastlight_state.conversations.shared.statuses import COLUMNS
 from lastlight_state.conversations.tables import PROGRESSIONS, SESSIONS, TRANSITIONS
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
-from lastlight_state.db.rows.writes import listed
+from lastlight_state.db.rows.statements import Statement, bind, constant, number, statement_of
+from lastlight_state.db.rows.writes import elements_table
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import AmongFew
 
@@ -34,11 +34,11 @@ HISTORY = Listing(
 )
 _of_session = _t.session_id == bind("session_id", _t.session_id)
 #: The last status change of a session itself, and of one of its branches.
-LAST = prepared(
+LAST = statement_of(
     sa.select(*COLUMNS).where(_of_session, _t.branch_id.is_(None)).order_by(_t.seq.desc()).limit(number(1)),
     Transition,
 )
-LAST_OF_BRANCH = prepared(
+LAST_OF_BRANCH = statement_of(
     sa.select(*COLUMNS)
     .where(_of_session, _t.branch_id == bind("branch_id", _t.branch_id))
     .order_by(_t.seq.desc())
@@ -47,7 +47,7 @@ LAST_OF_BRANCH = prepared(
 )
 
 _heard = bind("at", _s.heartbeat_at)
-HEARTBEAT = prepared(
+HEARTBEAT = statement_of(
     sa.update(SESSIONS)
     .where(
         _THIS,
@@ -63,7 +63,7 @@ HEARTBEAT = prepared(
     .returning(_s.heartbeat_at)
 )
 #: The status of a session, and who has it.
-HOLDER: Statement[tuple[str | None, str | None]] = prepared(sa.select(_s.status, _s.owner).where(_THIS), tuple)
+HOLDER: Statement[tuple[str | None, str | None]] = statement_of(sa.select(_s.status, _s.owner).where(_THIS), tuple)
 
 _sign: sa.ColumnElement[Any] = _s.created_at
 for _time in (_s.last_message_at, _s.started_at, _s.heartbeat_at):
@@ -76,7 +76,7 @@ VERIFIED = feed_chain(
     .returning(_s.id, _s.change_seq)
 )
 
-_wanted = listed("wanted")
+_wanted = elements_table("wanted")
 _last = TRANSITIONS.alias("last")
 _last_seq = sa.select(sa.func.max(_t.seq)).where(_t.session_id == _s.id, _t.branch_id.is_(None)).scalar_subquery()
 #: Joins a session to its last status change. A session without a status has none: a change with its id is from an
@@ -94,7 +94,7 @@ FACTS = (
 )
 #: The prefix that tells the columns of the last transition from the session's own.
 REASON = "reason_"
-STATES = prepared(
+STATES = statement_of(
     sa.select(
         *(_s[name] for name in FACTS), _size, *(column.label(f"{REASON}{column.name}") for column in _last.columns)
     )

@@ -21,7 +21,7 @@ from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.lists.pages import keyed_rows, window
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Row, bind, number, prepared
+from lastlight_state.db.rows.statements import Row, bind, number, statement_of
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.declarations import limits_of
@@ -52,8 +52,8 @@ LIST = Listing(
     walked=("roles",),
 )
 
-THERE = prepared(sa.select(_c.id).where(_c.id == bind("id", _c.id)))
-EMBED = prepared(
+THERE = statement_of(sa.select(_c.id).where(_c.id == bind("id", _c.id)))
+EMBED = statement_of(
     sa.update(MESSAGES)
     .where(_c.id == bind("id", _c.id))
     .values({name: bind(name, _c[name]) for name in ("embedding", "embedding_model")})
@@ -62,7 +62,7 @@ EMBED = prepared(
 
 def filters(where: MessageFilter | None) -> Row:
     """Check a `MessageFilter`, and return its values by the names of `LIST`'s filters."""
-    asked = MessageFilter() if where is None else valid.group("where", where, MessageFilter)
+    asked = MessageFilter() if where is None else valid.argument_group("where", where, MessageFilter)
     roles = None if asked.roles is None else valid.several("where.roles", asked.roles)
     return {
         **checks.fields("where", asked, _NAMES),
@@ -73,7 +73,7 @@ def filters(where: MessageFilter | None) -> Row:
     }
 
 
-def _pointing(kind: str, table: sa.Table, column: str) -> sa.Select[Any]:
+def _select_pointers(kind: str, table: sa.Table, column: str) -> sa.Select[Any]:
     return sa.select(_word(kind), table.c.id.label("id"), number(NO_ORD).label("ord")).where(
         table.c[column] == bind("message_id", table.c[column])
     )
@@ -90,9 +90,9 @@ def _uses() -> Any:
     )
     held = sa.union_all(
         links,
-        _pointing("system_msg", BRANCHES, "system_msg_id"),
-        _pointing("first_msg", SESSIONS, "first_msg_id"),
-        _pointing("last_msg", SESSIONS, "last_msg_id"),
+        _select_pointers("system_msg", BRANCHES, "system_msg_id"),
+        _select_pointers("first_msg", SESSIONS, "first_msg_id"),
+        _select_pointers("last_msg", SESSIONS, "last_msg_id"),
     ).subquery("held")
     order = (columns.in_code_points(held.c.kind), columns.in_code_points(held.c.id), held.c.ord)
     after = sa.tuple_(*order) > sa.tuple_(
@@ -101,7 +101,7 @@ def _uses() -> Any:
     return sa.select(*held.c).where(after).order_by(*order).limit(sa.bindparam("limit", type_=sa.Integer))
 
 
-USES = prepared(_uses(), MessageUse)
+USES = statement_of(_uses(), MessageUse)
 
 
 _MOST = limits_of(MESSAGES)
@@ -157,12 +157,12 @@ class Messages(Repository):
 
     def get(self, message_id: str) -> Message:
         """Return the message. Raises `NotFound`."""
-        values = {"id": valid.sought("message_id", message_id)}
-        return self._one(storing.GET, values, kind=words.MESSAGE, key=message_id)
+        values = {"id": valid.lookup_text("message_id", message_id)}
+        return self._get_row(storing.GET, values, kind=words.MESSAGE, key=message_id)
 
     def find(self, message_id: str) -> Message | None:
         """Return the message, or None."""
-        return self._find(storing.GET, {"id": valid.sought("message_id", message_id)})
+        return self._find(storing.GET, {"id": valid.lookup_text("message_id", message_id)})
 
     def get_many(self, message_ids: Sequence[str]) -> dict[str, Message]:
         """Return the messages with these ids (at most 10,000), by id. Ids that are not stored are left out.
@@ -173,7 +173,7 @@ class Messages(Repository):
         wanted = [as_list(ids[at : at + words.BATCH]) for at in range(0, len(ids), words.BATCH)]
 
         def read(unit: Unit) -> dict[str, Message]:
-            found = [unit.sound(storing.MANY, {"ids": some})[0] for some in wanted]
+            found = [unit.readable_rows(storing.MANY, {"ids": some})[0] for some in wanted]
             return {message.id: message for several in found for message in several}
 
         return self._viewing(read)
@@ -198,14 +198,15 @@ class Messages(Repository):
 
         Raises `NotFound` for an unknown message.
         """
-        found, asked = valid.sought("message_id", message_id), ["messages.uses", message_id]
+        found, asked = valid.lookup_text("message_id", message_id), ["messages.uses", message_id]
         valid.page_limit(limit)
         kind, key, at = pages.key(asked, page_token, (str, str, int)) or ("", "", -2)
         values = {"message_id": found, "after_kind": kind, "after_id": key, "after_ord": at}
 
         def read(unit: Unit) -> Page[MessageUse]:
             shown = window(
-                lambda size: keyed_rows(unit.readable(USES, {**values, "limit": size}), ["kind", "id", "ord"]), limit
+                lambda size: keyed_rows(unit.rows_or_errors(USES, {**values, "limit": size}), ["kind", "id", "ord"]),
+                limit,
             )
             if not shown.rows and unit.row(THERE, {"id": found}) is None:
                 raise NotFound(words.MESSAGE, message_id)
@@ -223,7 +224,7 @@ class Messages(Repository):
         if vector is None and model is not None:
             raise InvalidValue("model", "must not be given without a vector")
         values = {
-            "id": valid.sought("message_id", message_id),
+            "id": valid.lookup_text("message_id", message_id),
             "embedding": checks.embedding("vector", vector),
             "embedding_model": checks.name("model", model, _MOST.embedding_model),
         }
@@ -253,4 +254,4 @@ class Messages(Repository):
             "role": checks.name("role", role, _MOST.role),
             "model": checks.name("model", model, _MOST.embedding_model),
         }
-        return self._viewing(lambda unit: similar.found(unit, place, given, asked))
+        return self._viewing(lambda unit: similar.nearest_messages(unit, place, given, asked))

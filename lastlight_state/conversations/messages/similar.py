@@ -14,8 +14,8 @@ from lastlight_state.conversations.records import MessageHit
 from lastlight_state.conversations.shared import branching, searching, storing
 from lastlight_state.conversations.tables import LINKS, MESSAGES, PROGRESSIONS, SESSIONS
 from lastlight_state.db import valid
-from lastlight_state.db.rows.statements import Statement, bind, prepared
-from lastlight_state.db.rows.writes import as_list, shaped
+from lastlight_state.db.rows.statements import Statement, bind, statement_of
+from lastlight_state.db.rows.writes import as_list, cache_statements
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 
@@ -34,10 +34,10 @@ _FILTERS = {
 }
 #: An order, and the positions of its own links.
 _Span: TypeAlias = tuple[str, int, int]
-_ORDER: Statement[_Span] = prepared(
+_ORDER: Statement[_Span] = statement_of(
     sa.select(_p.id, _p.start_ord, _p.next_ord).where(_p.id == bind("progression_id", _p.id)), tuple
 )
-_POOL: Statement[_Span] = prepared(
+_POOL: Statement[_Span] = statement_of(
     sa.select(_p.id, _p.start_ord, _p.next_ord)
     .select_from(SESSIONS.join(PROGRESSIONS, _p.id == _s.progression_id))
     .where(_s.id == bind("session_id", _s.id)),
@@ -49,20 +49,20 @@ def place(where: str, within: Any) -> tuple[str, str] | None:
     """Check the scope of a search. Return the name and value of the one field that is set; None means all messages."""
     if within is None:
         return None
-    given = [one for one in vars(valid.group(where, within, Within)).items() if one[1] is not None]
+    given = [one for one in vars(valid.argument_group(where, within, Within)).items() if one[1] is not None]
     if len(given) != 1:
         raise InvalidValue(where, "expected exactly one of session_id, branch_id and progression_id")
     [(name, value)] = given
-    return name, valid.sought(f"{where}.{name}", value)
+    return name, valid.lookup_text(f"{where}.{name}", value)
 
 
-def found(
+def nearest_messages(
     unit: Unit, at: tuple[str, str] | None, given: Mapping[str, Any], asked: searching.SearchRequest
 ) -> list[MessageHit]:
     """Return the messages nearest to the query, with contents. An unreadable message is logged and left out."""
     best = searching.best_matches(_streams(unit, at, given, asked), asked)
     ids = as_list([{"id": key} for key, _ in best])
-    rows = unit.sound(storing.MANY, {"ids": ids})[0] if best else []
+    rows = unit.readable_rows(storing.MANY, {"ids": ids})[0] if best else []
     messages = {message.id: message for message in rows}
     return [MessageHit.of({"message": messages[key], "score": score}) for key, score in best if key in messages]
 
@@ -72,10 +72,10 @@ def _streams(
 ) -> Iterator[Iterator[list[Scanned]]]:
     names = frozenset(name for name, value in given.items() if value is not None)
     if at is None:
-        read = partial(unit.readable, scan(names, linked=False))
+        read = partial(unit.rows_or_errors, scan(names, linked=False))
         yield searching.batches(read, dict(given), {"id": ""}, asked.query)
         return
-    read = partial(unit.readable, scan(names, linked=True))
+    read = partial(unit.rows_or_errors, scan(names, linked=True))
     for one in _segments(unit, *at):
         values = {**given, "progression_id": one.progression_id, "until": one.until}
         yield searching.batches(read, values, {"ord": one.start - 1}, asked.query)
@@ -92,7 +92,7 @@ def _segments(unit: Unit, name: str, key: str) -> list[branching.Segment]:
     return [branching.Segment("", *row)]
 
 
-@shaped
+@cache_statements
 def scan(names: frozenset[str], *, linked: bool) -> Statement[Scanned]:
     """Return a statement that reads ids and embeddings in batches, with the named filters.
 
@@ -107,4 +107,4 @@ def scan(names: frozenset[str], *, linked: bool) -> Statement[Scanned]:
         conditions += [_l.progression_id == bind("progression_id", _l.progression_id), _l.ord < bind("until", _l.ord)]
         select = select.select_from(LINKS.join(MESSAGES, _m.id == _l.message_id))
     limit = sa.bindparam("limit", type_=sa.Integer)
-    return prepared(select.where(*conditions).order_by(key).limit(limit), Scanned)
+    return statement_of(select.where(*conditions).order_by(key).limit(limit), Scanned)

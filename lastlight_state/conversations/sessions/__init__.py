@@ -16,15 +16,15 @@ from lastlight_state.conversations.records import ConversationSession, SessionSu
 from lastlight_state.conversations.sessions import checks
 from lastlight_state.conversations.shared import deleting, orders, sessions, statuses, storing
 from lastlight_state.conversations.shared.feeds import entry_parameters, feed_chain, write_entry
-from lastlight_state.conversations.shared.sessions import SUMMARY, merged, refuse_fork_keys
+from lastlight_state.conversations.shared.sessions import SUMMARY, apply_merge_patch, refuse_fork_keys
 from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page, needed_columns
-from lastlight_state.db.rows.statements import Row, Statement, bind, every_column_of, number, prepared
-from lastlight_state.db.rows.writes import Chain, insert_computed, shaped
+from lastlight_state.db.rows.statements import Row, Statement, bind, every_column_of, number, statement_of
+from lastlight_state.db.rows.writes import Chain, cache_statements, insert_computed
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
@@ -44,7 +44,7 @@ COLUMNS = [
     *(column for column in every_column_of(ConversationSession, SESSIONS) if column.name not in _IN_LISTS),
 ]
 
-GET = prepared(sa.select(*COLUMNS).where(_THIS), ConversationSession)
+GET = statement_of(sa.select(*COLUMNS).where(_THIS), ConversationSession)
 #: How many changes of status an earlier session of this id left: its history outlives it, and is continued.
 _FORMER = (
     sa.select(sa.func.coalesce(sa.func.max(TRANSITIONS.c.seq), number(0)))
@@ -61,11 +61,11 @@ INSERT = feed_chain(
     .returning(_c.id, _c.change_seq, _c.transition_seq)
 )
 #: The version and the metadata of a session.
-LOCK: Statement[tuple[int, Any]] = prepared(
+LOCK: Statement[tuple[int, Any]] = statement_of(
     sa.select(_c.version, _c.node_metadata).where(_THIS).with_for_update(), tuple
 )
 _at = bind("at", _c.updated_at)
-TOUCH = prepared(
+TOUCH = statement_of(
     sa.update(SESSIONS)
     .where(_THIS)
     .values(
@@ -76,7 +76,7 @@ TOUCH = prepared(
 )
 
 
-@shaped
+@cache_statements
 def update(names: frozenset[str], *, versioned: bool) -> Chain:
     """Return a chain that sets the named columns of a session and writes a feed entry.
 
@@ -115,7 +115,7 @@ LIST = Listing(
 )
 
 
-_MOST = limits_of(SESSIONS)
+_LIMITS = limits_of(SESSIONS)
 
 #: The default session to create: all fields empty.
 _PLAIN = NewSession()
@@ -132,7 +132,7 @@ class Sessions(Repository):
         Raises `AlreadyExists` if the session's id is stored, and `NotFound` for an unknown pool.
         """
         row = checks.row(session, self._now())
-        return self._writing(lambda unit: created(unit, self._listeners, row))
+        return self._writing(lambda unit: insert_session(unit, self._listeners, row))
 
     def ensure(self, session: NewSession) -> ConversationSession:
         """Create a session unless its id is stored, and return the stored session, unchanged.
@@ -145,22 +145,22 @@ class Sessions(Repository):
         def look(unit: Unit) -> ConversationSession:
             stored = unit.row(GET, {"session_id": row["id"]})
             if stored is None:
-                return created(unit, self._listeners, row)
-            if fields := _differing(vars(stored), row, session):
+                return insert_session(unit, self._listeners, row)
+            if fields := _differing_fields(vars(stored), row, session):
                 problem = f"already exists with another {', '.join(fields)}"
                 raise AlreadyExists(words.SESSION, row["id"], problem=problem, fields=tuple(fields))
             return stored
 
-        return storing.ensured(lambda: self._writing(look, repeatable=True))
+        return storing.ensure_row(lambda: self._writing(look, repeatable=True))
 
     def get(self, session_id: str) -> ConversationSession:
         """Return the session. Raises `NotFound`."""
-        values = {"session_id": valid.sought("session_id", session_id)}
-        return self._one(GET, values, kind=words.SESSION, key=session_id)
+        values = {"session_id": valid.lookup_text("session_id", session_id)}
+        return self._get_row(GET, values, kind=words.SESSION, key=session_id)
 
     def find(self, session_id: str) -> ConversationSession | None:
         """Return the session, or None."""
-        return self._find(GET, {"session_id": valid.sought("session_id", session_id)})
+        return self._find(GET, {"session_id": valid.lookup_text("session_id", session_id)})
 
     def list(
         self, *, where: SessionFilter | None = None, limit: int = 50, page_token: str | None = None
@@ -178,7 +178,7 @@ class Sessions(Repository):
 
         Raises `NotFound`, and `StaleVersion` if the session does not have version ``expect_version``.
         """
-        found = valid.sought("session_id", session_id)
+        found = valid.lookup_text("session_id", session_id)
         expected = None if expect_version is None else valid.number("expect_version", expect_version)
         changes = checks.changes(patch, self._now())
         if changes:
@@ -197,9 +197,9 @@ class Sessions(Repository):
         Concurrent merges of different keys are all kept. Raises `NotFound`, and `CorruptData` if the stored metadata
         are not an object.
         """
-        found, given = valid.sought("session_id", session_id), valid.group("patch", patch, dict)
+        found, given = valid.lookup_text("session_id", session_id), valid.argument_group("patch", patch, dict)
         refuse_fork_keys("patch", given)
-        given = codec.decode(codec.encode("patch", given, max_bytes=_MOST.node_metadata))
+        given = codec.decode(codec.encode("patch", given, max_bytes=_LIMITS.node_metadata))
         now = self._now()
 
         def merge(unit: Unit) -> ConversationSession:
@@ -207,11 +207,13 @@ class Sessions(Repository):
             if stored is None:
                 raise valid.not_found(words.SESSION, session_id)
             _, before = stored
-            metadata = codec.encode_merged("node_metadata", merged(before, given), max_bytes=_MOST.node_metadata)
+            metadata = codec.encode_merged(
+                "node_metadata", apply_merge_patch(before, given), max_bytes=_LIMITS.node_metadata
+            )
             chain = update(frozenset({"node_metadata", "updated_at"}), versioned=False)
             values = {"session_id": found, "node_metadata": metadata, "updated_at": now, "at": now}
             write_entry(unit, self._listeners, chain, values, _UPDATED)
-            return _stored(unit, found)
+            return _stored_session(unit, found)
 
         return self._writing(merge, repeatable=True)
 
@@ -221,7 +223,7 @@ class Sessions(Repository):
         Returns the time of the last message. Raises `NotFound`.
         """
         values = {
-            "session_id": valid.sought("session_id", session_id),
+            "session_id": valid.lookup_text("session_id", session_id),
             "at": self._now() if at is None else aware_utc("at", at),
         }
         moved: datetime | None = self._once(lambda unit: unit.value(TOUCH, values), repeatable=True)
@@ -233,8 +235,8 @@ class Sessions(Repository):
         """Exclude a session from every prune, with a reason. A ``reason`` of None ends the hold. Raises `NotFound`."""
         now = self._now()
         values = {
-            "session_id": valid.sought("session_id", session_id),
-            "hold_reason": None if reason is None else valid.identifier("reason", reason, _MOST.hold_reason),
+            "session_id": valid.lookup_text("session_id", session_id),
+            "hold_reason": None if reason is None else valid.identifier("reason", reason, _LIMITS.hold_reason),
             "updated_at": now,
             "at": now,
         }
@@ -251,11 +253,11 @@ class Sessions(Repository):
         ``not_ended`` while it is pending or running, ``held``, or ``forked`` while another session has forks of its
         branches.
         """
-        found, now = valid.sought("session_id", session_id), self._now()
+        found, now = valid.lookup_text("session_id", session_id), self._now()
         return self._writing(lambda unit: deleting.session(unit, found, now))
 
 
-def created(unit: Unit, listeners: Listeners, row: checks.SessionDraft) -> ConversationSession:
+def insert_session(unit: Unit, listeners: Listeners, row: checks.SessionDraft) -> ConversationSession:
     """Insert a session, with a new message pool unless the row names one, and write its status history and feed.
 
     Raises `AlreadyExists`, and `NotFound` for an unknown pool.
@@ -265,7 +267,7 @@ def created(unit: Unit, listeners: Listeners, row: checks.SessionDraft) -> Conve
     if named is None:
         orders.create(unit, orders.fresh(pool, (row["created_at"], row["created_at_unix"])))
     else:
-        orders.locked(unit, [pool])
+        orders.lock_orders(unit, [pool])
     values = {**row, "progression_id": pool, "at": row["created_at"]}
     made = write_entry(unit, listeners, INSERT, values, entry_parameters("session.created"))
     if made is None:
@@ -275,15 +277,15 @@ def created(unit: Unit, listeners: Listeners, row: checks.SessionDraft) -> Conve
         statuses.record(unit, row["id"], row["status"], why, previous=None, seq=seq, at=at)
     if named is not None:
         sessions.refresh_ends(unit, pool)
-    return _stored(unit, row["id"])
+    return _stored_session(unit, row["id"])
 
 
-def _stored(unit: Unit, session_id: str) -> ConversationSession:
+def _stored_session(unit: Unit, session_id: str) -> ConversationSession:
     [found] = unit.rows(GET, {"session_id": session_id})
     return found
 
 
-def _differing(stored: Mapping[str, Any], row: Mapping[str, Any], given: NewSession) -> list[str]:
+def _differing_fields(stored: Mapping[str, Any], row: Mapping[str, Any], given: NewSession) -> list[str]:
     """Return the names of the fields that the caller gives and whose stored values differ."""
     times = [name for name, value in vars(given.times).items() if value is not None]
     named = ("name", "user", "progression_id", "status", *checks.BELONGS, *checks.PROVENANCE)

@@ -15,7 +15,7 @@ from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.ids import new_id
 
-_MOST = limits_of(SESSIONS)
+_LIMITS = limits_of(SESSIONS)
 
 
 #: The row of a new session, and as ``why`` the `StatusReason` of its status. Without a pool that the caller names, its
@@ -51,10 +51,10 @@ def row(session: Any, now: datetime) -> SessionDraft:
 
     If a session is created as ended without an end time, the best guess is made from its other times.
     """
-    given = valid.group("session", session, NewSession)
-    provenance = valid.group("session.provenance", given.provenance, Provenance)
-    times = valid.group("session.times", given.times, SessionTimes)
-    created, exact = checks.created("session.times.created_at", times.created_at, now)
+    given = valid.argument_group("session", session, NewSession)
+    provenance = valid.argument_group("session.provenance", given.provenance, Provenance)
+    times = valid.argument_group("session.times", given.times, SessionTimes)
+    created, exact = checks.creation_time("session.times.created_at", times.created_at, now)
     known = {
         name: checks.optional_time(f"session.times.{name}", getattr(times, name))
         for name in ("updated_at", "started_at", "ended_at", "last_message_at")
@@ -62,12 +62,12 @@ def row(session: Any, now: datetime) -> SessionDraft:
     status = None if given.status is None else valid.word("session.status", given.status, words.STATUSES)
     why = reason("session.reason", given.reason, status)
     return {
-        "id": new_id() if given.id is None else valid.identifier("session.id", given.id, _MOST.id),
+        "id": new_id() if given.id is None else valid.identifier("session.id", given.id, _LIMITS.id),
         "created_at": created,
         "created_at_unix": exact,
-        "name": checks.name("session.name", given.name, _MOST.name),
-        "user": checks.name("session.user", given.user, _MOST.user),
-        "progression_id": checks.name("session.progression_id", given.progression_id, _MOST.progression_id),
+        "name": checks.name("session.name", given.name, _LIMITS.name),
+        "user": checks.name("session.user", given.user, _LIMITS.user),
+        "progression_id": checks.name("session.progression_id", given.progression_id, _LIMITS.progression_id),
         "first_msg_id": None,
         "last_msg_id": None,
         "updated_at": known["updated_at"] or created,
@@ -76,8 +76,8 @@ def row(session: Any, now: datetime) -> SessionDraft:
         "last_message_at": known["last_message_at"] or known["started_at"],
         **checks.fields("session.provenance", provenance, PROVENANCE),
         "version": 0,
-        "node_metadata": checks.encoded("session.node_metadata", given.node_metadata, _MOST.node_metadata),
-        "extra": checks.encoded("session.extra", given.extra, _MOST.extra),
+        "node_metadata": checks.encode_object("session.node_metadata", given.node_metadata, _LIMITS.node_metadata),
+        "extra": checks.encode_object("session.extra", given.extra, _LIMITS.extra),
         "status": status,
         "status_reason": why["reason_code"] if status else None,
         "transition_seq": 1 if status else 0,
@@ -110,7 +110,7 @@ def _is_rough(times: SessionTimes, status: str | None) -> bool:
 
 def changes(patch: Any, now: datetime) -> Row:
     """Check a patch and return the columns that it sets. ``updated_at`` is now unless the patch gives a time."""
-    given = valid.group("patch", patch, SessionPatch)
+    given = valid.argument_group("patch", patch, SessionPatch)
     named = {name: check for name, check in _CHANGED.items() if getattr(given, name) is not UNSET}
     found = checks.fields("patch", given, named)
     if "updated_at" in found and found["updated_at"] is None:
@@ -122,7 +122,7 @@ def changes(patch: Any, now: datetime) -> Row:
 
 def filters(where: SessionFilter | None) -> Row:
     """Check a `SessionFilter`, and return its values by the names of the session list's filters."""
-    asked = SessionFilter() if where is None else valid.group("where", where, SessionFilter)
+    asked = SessionFilter() if where is None else valid.argument_group("where", where, SessionFilter)
     given = checks.fields("where", asked, {name: PROVENANCE[name] for name in PROVENANCE if name != "artifacts_path"})
     return {
         "statuses": statuses("where.statuses", asked.statuses),

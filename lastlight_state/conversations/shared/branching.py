@@ -21,8 +21,8 @@ from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.rows.records import needed_columns
-from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, number, prepared
-from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, number, statement_of
+from lastlight_state.db.rows.writes import as_list, elements_table
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, CorruptData, InvalidValue
@@ -97,9 +97,9 @@ def _line() -> Any:
     return sa.select(*line.c).order_by(line.c.room.desc())
 
 
-_LINE = prepared(_line(), LineBranch)
+_LINE = statement_of(_line(), LineBranch)
 
-_positions = listed("positions")
+_positions = elements_table("positions")
 _AT = sa.and_(
     _l.progression_id == member_of(_positions.c.value, "id"),
     _l.ord == sa.cast(member_of(_positions.c.value, "ord"), _l.ord.type),
@@ -107,9 +107,9 @@ _AT = sa.and_(
 #: The link rows at the given positions. Statements that read message bodies join them to messages.
 PLACES = _positions.join(LINKS, _AT)
 BRANCH_ID = member_of(_positions.c.value, "branch_id").label("branch_id")
-ORDER = prepared(sa.select(_l.ord, BRANCH_ID, _l.message_id).select_from(PLACES).order_by(_l.ord), BranchLink)
+ORDER = statement_of(sa.select(_l.ord, BRANCH_ID, _l.message_id).select_from(PLACES).order_by(_l.ord), BranchLink)
 
-_OWN = prepared(
+_OWN = statement_of(
     sa.select(_l.message_id)
     .where(_l.progression_id == bind("progression_id", _l.progression_id))
     .where(_l.ord >= bind("start", _l.ord), _l.ord < bind("until", _l.ord))
@@ -145,7 +145,7 @@ def positions(line: Sequence[Segment], first: int, until: int) -> list[Position]
     ]
 
 
-def placed(given: Sequence[Position]) -> dict[str, str]:
+def position_parameters(given: Sequence[Position]) -> dict[str, str]:
     """Return the parameters of a statement that reads these positions."""
     return {"positions": as_list(given)}
 
@@ -180,7 +180,7 @@ def refuse_missing(branch_id: str, wanted: int, found: int) -> None:
         raise CorruptData("progression_links", branch_id, "ord", problem=problem)
 
 
-_MOST = limits_of(BRANCHES)
+_LIMITS = limits_of(BRANCHES)
 
 
 class BranchParameters(TypedDict):
@@ -238,8 +238,8 @@ SUMMARY = [*columns_of(BranchSummary, BRANCHES), _LENGTH]
 _IN_LISTS = needed_columns(BranchSummary)
 COLUMNS = [*SUMMARY, *(column for column in every_column_of(Branch, BRANCHES) if column.name not in _IN_LISTS)]
 
-GET = prepared(sa.select(*COLUMNS).where(_b.id == bind("branch_id", _b.id)), Branch)
-_INSERT = prepared(
+GET = statement_of(sa.select(*COLUMNS).where(_b.id == bind("branch_id", _b.id)), Branch)
+_INSERT = statement_of(
     insert(BRANCHES)
     .values({column.name: bind(column.name, column) for column in BRANCHES.columns})
     .on_conflict_do_nothing()
@@ -247,16 +247,16 @@ _INSERT = prepared(
 )
 #: The length of the history to fork from, under a shared row lock: forks do not block one another. A fork and an append
 #: to the same order, or its replacement, do block each other.
-_LENGTH_LOCKED = prepared(sa.select(_p.next_ord).where(_p.id == bind("id", _p.id)).with_for_update(read=True))
+_LENGTH_LOCKED = statement_of(sa.select(_p.next_ord).where(_p.id == bind("id", _p.id)).with_for_update(read=True))
 
 
 def hints(metadata: Mapping[str, Any] | None) -> Hints:
     """Return the ``provider``, ``model`` and ``agent_name`` in metadata. A value that is no valid name becomes None."""
     given = metadata or {}
     return {
-        "provider": _hint(given.get("provider"), _MOST.provider),
-        "model": _hint(given.get("model"), _MOST.model),
-        "agent_name": _hint(given.get("agent_name"), _MOST.agent_name),
+        "provider": _hint(given.get("provider"), _LIMITS.provider),
+        "model": _hint(given.get("model"), _LIMITS.model),
+        "agent_name": _hint(given.get("agent_name"), _LIMITS.agent_name),
     }
 
 
@@ -294,7 +294,7 @@ def fork(unit: Unit, listeners: Listeners, row: ForkDraft, *, at: int | None, wh
     if parent.fork_depth >= words.FORK_DEPTH:
         raise InvalidValue("parent_branch_id", f"has {words.FORK_DEPTH} ancestors, which is the most")
     session_id = row["session_id"] or parent.session_id
-    sessions.locked(unit, session_id)
+    sessions.lock_session(unit, session_id)
     length: int | None = unit.value(_LENGTH_LOCKED, {"id": parent.progression_id})
     if length is None:  # the parent was deleted in the meantime
         raise valid.not_found(words.BRANCH, parent.id)
@@ -314,7 +314,7 @@ def fork(unit: Unit, listeners: Listeners, row: ForkDraft, *, at: int | None, wh
         "model": parent.model if row["model"] is None else row["model"],
         "agent_name": parent.agent_name if row["agent_name"] is None else row["agent_name"],
         "node_metadata": codec.encode(
-            "node_metadata", {**(row["node_metadata"] or {}), **origin}, max_bytes=_MOST.node_metadata
+            "node_metadata", {**(row["node_metadata"] or {}), **origin}, max_bytes=_LIMITS.node_metadata
         ),
     }
     return insert_branch(unit, listeners, values, now)
@@ -331,7 +331,7 @@ def origin_in(where: str, metadata: Mapping[str, Any] | None) -> tuple[str, int]
     if len(given) == 1:
         raise InvalidValue(where, f"must have both {' and '.join(FORK_KEYS)}, or neither")
     return (
-        valid.identifier(f"{where}.parent_branch_id", metadata["parent_branch_id"], _MOST.parent_branch_id),
+        valid.identifier(f"{where}.parent_branch_id", metadata["parent_branch_id"], _LIMITS.parent_branch_id),
         valid.number(f"{where}.forked_at_ord", metadata["forked_at_ord"]),
     )
 

@@ -17,8 +17,8 @@ from lastlight_state.conversations.shared.feeds import entry_parameters
 from lastlight_state.conversations.shared.threads import OrdersAndMessages, Threads
 from lastlight_state.conversations.tables import BRANCHES, CHANGES, LINKS, PROGRESSIONS, SESSIONS
 from lastlight_state.db.news.listeners import Listeners
-from lastlight_state.db.rows.statements import Statement, bind, number, prepared
-from lastlight_state.db.units.permits import bury, permitted
+from lastlight_state.db.rows.statements import Statement, bind, number, statement_of
+from lastlight_state.db.units.permits import bury, permit_deletion
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict
 
@@ -28,9 +28,11 @@ _p, _l = PROGRESSIONS.c, LINKS.c
 _ITS = _l.progression_id == bind("progression_id", _l.progression_id)
 
 #: Moves links to negative positions, where the guard against deletion lets them go.
-_TAKE_OUT = prepared(sa.update(LINKS).where(_ITS, _l.ord >= bind("from_ord", _l.ord)).values(ord=number(-1) - _l.ord))
-_DROP = prepared(sa.delete(LINKS).where(_ITS, _l.ord < number(0)))
-_SHORTEN = prepared(
+_TAKE_OUT = statement_of(
+    sa.update(LINKS).where(_ITS, _l.ord >= bind("from_ord", _l.ord)).values(ord=number(-1) - _l.ord)
+)
+_DROP = statement_of(sa.delete(LINKS).where(_ITS, _l.ord < number(0)))
+_SHORTEN = statement_of(
     sa.update(PROGRESSIONS)
     .where(_p.id == bind("progression_id", _p.id))
     .values(next_ord=bind("from_ord", _p.next_ord), version=_p.version + number(1))
@@ -103,21 +105,21 @@ _s, _b = SESSIONS.c, BRANCHES.c
 _IT = _s.id == bind("session_id", _s.id)
 _BRANCH = _b.id == bind("branch_id", _b.id)
 
-_LOCK: Statement[Blockers] = prepared(sa.select(_s.status, _s.hold_reason).where(_IT).with_for_update(), tuple)
-_PARTS: Statement[tuple[str, str, str | None]] = prepared(
+_LOCK: Statement[Blockers] = statement_of(sa.select(_s.status, _s.hold_reason).where(_IT).with_for_update(), tuple)
+_PARTS: Statement[tuple[str, str, str | None]] = statement_of(
     sa.select(_b.session_id, _b.progression_id, _b.system_msg_id).where(_BRANCH), tuple
 )
-_STANDING: Statement[Blockers] = prepared(
+_STANDING: Statement[Blockers] = statement_of(
     sa.select(_b.status, _s.hold_reason).select_from(BRANCHES.join(SESSIONS, _s.id == _b.session_id)).where(_BRANCH),
     tuple,
 )
-_FORK = prepared(sa.select(_b.id).where(_b.parent_branch_id == bind("branch_id", _b.id)).limit(number(1)))
+_FORK = statement_of(sa.select(_b.id).where(_b.parent_branch_id == bind("branch_id", _b.id)).limit(number(1)))
 _REMOVALS = [
-    prepared(sa.delete(BRANCHES).where(_b.session_id == bind("session_id", _s.id))),
-    prepared(sa.delete(CHANGES).where(CHANGES.c.session_id == bind("session_id", _s.id))),
-    prepared(sa.delete(SESSIONS).where(_IT)),
+    statement_of(sa.delete(BRANCHES).where(_b.session_id == bind("session_id", _s.id))),
+    statement_of(sa.delete(CHANGES).where(CHANGES.c.session_id == bind("session_id", _s.id))),
+    statement_of(sa.delete(SESSIONS).where(_IT)),
 ]
-_REMOVE_BRANCH = prepared(sa.delete(BRANCHES).where(_BRANCH))
+_REMOVE_BRANCH = statement_of(sa.delete(BRANCHES).where(_BRANCH))
 
 
 def session(unit: Unit, session_id: str, now: datetime) -> bool:
@@ -133,8 +135,8 @@ def session(unit: Unit, session_id: str, now: datetime) -> bool:
     others = _THREADS.waits(unit, [session_id]).get(session_id)
     if others:
         _refuse_forked(words.SESSION, session_id, f"a branch of session {min(others)!r}")
-    held = _THREADS.held(unit, [session_id])
-    with permitted(unit) as permit:
+    held = _THREADS.referenced_keys(unit, [session_id])
+    with permit_deletion(unit) as permit:
         bury(unit, words.SESSION, session_id, permit, now)
         for removal in _REMOVALS:
             unit.change(removal, {"session_id": session_id})
@@ -151,17 +153,17 @@ def branch(unit: Unit, listeners: Listeners, branch_id: str, now: datetime) -> b
     if found is None:
         return False
     session_id, progression_id, system_msg_id = found
-    sessions.locked(unit, session_id)
+    sessions.lock_session(unit, session_id)
     stored = unit.row(_STANDING, {"branch_id": branch_id})
     if stored is None:  # another transaction deleted it first
         return False
     _refuse_kept(words.BRANCH, branch_id, stored)
-    orders.locked(unit, [progression_id])  # whoever forks the branch waits for it, or is seen
+    orders.lock_orders(unit, [progression_id])  # whoever forks the branch waits for it, or is seen
     fork: str | None = unit.value(_FORK, {"branch_id": branch_id})
     if fork is not None:
         _refuse_forked(words.BRANCH, branch_id, f"branch {fork!r}")
     pointed = set() if system_msg_id is None else {system_msg_id}
-    with permitted(unit):
+    with permit_deletion(unit):
         unit.change(_REMOVE_BRANCH, {"branch_id": branch_id})
         _THREADS.release(unit, OrdersAndMessages({progression_id}, pointed))
     told = entry_parameters("branch.deleted", branch_id=branch_id)

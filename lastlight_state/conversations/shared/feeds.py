@@ -17,8 +17,8 @@ from lastlight_state.conversations.lifecycle_records import Change
 from lastlight_state.conversations.tables import CHANGES, SESSIONS
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.news.watch import Watch, watch_of
-from lastlight_state.db.rows.statements import Row, Statement, Values, bind, every_column_of, prepared
-from lastlight_state.db.rows.writes import Chain, as_list, from_head, inserted, listed
+from lastlight_state.db.rows.statements import Row, Statement, Values, bind, every_column_of, statement_of
+from lastlight_state.db.rows.writes import Chain, as_list, elements_table, from_head, inserted_row
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.scope import Scope
@@ -30,9 +30,9 @@ from lastlight_state.db.units.unit import Unit
 #: The number of the last entry of a session that is not there any more: greater than any other.
 GONE = 2**63 - 1
 
-_wanted = listed("wanted")
+_wanted = elements_table("wanted")
 #: Sessions, each with the number of the last entry of its feed.
-HEADS: Statement[tuple[str, int]] = prepared(
+HEADS: Statement[tuple[str, int]] = statement_of(
     sa.select(SESSIONS.c.id, SESSIONS.c.change_seq).where(
         AmongFew(SESSIONS.c.id, sa.select(member_of(_wanted.c.value, "id")))
     ),
@@ -45,13 +45,13 @@ def watch_for(scope: Scope) -> Watch[str]:
 
     def read(keys: Collection[str]) -> dict[str, int]:
         values = {"wanted": as_list([{"id": one} for one in sorted(keys)])}
-        rows = scope.reading(lambda unit: unit.rows(HEADS, values))
+        rows = scope.read(lambda unit: unit.rows(HEADS, values))
         return dict.fromkeys(keys, GONE) | dict(rows)
 
     return watch_of(scope, "session_changes", read)
 
 
-_MOST = limits_of(CHANGES)
+_LIMITS = limits_of(CHANGES)
 
 
 class EntryParameters(TypedDict):
@@ -104,7 +104,7 @@ def entry_parameters(
         "told_message_id": message_id,
         "told_ord": first,
         "told_count": count,
-        "told_details": None if details is None else codec.encode("details", details, max_bytes=_MOST.details),
+        "told_details": None if details is None else codec.encode("details", details, max_bytes=_LIMITS.details),
     }
 
 
@@ -116,6 +116,6 @@ def write_entry(unit: Unit, listeners: Listeners, change: Chain, values: Values,
     head = unit.chain(change, {**values, **told})
     if head is None:
         return None
-    entry = Change.of(inserted(head))
+    entry = Change.of(inserted_row(head))
     unit.after_commit(lambda: listeners.notify(TOPIC, entry))
     return head

@@ -16,8 +16,8 @@ from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.records import Appended
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS, SESSIONS
-from lastlight_state.db.rows.statements import Statement, bind, number, prepared
-from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.rows.statements import Statement, bind, number, statement_of
+from lastlight_state.db.rows.writes import as_list, elements_table
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import NotFound
@@ -47,26 +47,26 @@ class NewOrder(TypedDict):
 
 _p, _l, _b = PROGRESSIONS.c, LINKS.c, BRANCHES.c
 
-_wanted, _added, _segments = listed("ids"), listed("added"), listed("segments")
+_wanted, _added, _segments = elements_table("ids"), elements_table("added"), elements_table("segments")
 
-_LOCK = prepared(
+_LOCK = statement_of(
     sa.select(_p.id, _p.start_ord, _p.next_ord, _p.version)
     .where(AmongFew(_p.id, sa.select(member_of(_wanted.c.value, "id"))))
     .order_by(_p.id)
     .with_for_update(),
     OrderHead,
 )
-_INSERT = prepared(
+_INSERT = statement_of(
     sa.insert(PROGRESSIONS).values(
         {column.name: bind(column.name, column) for column in PROGRESSIONS.columns if column.name != "version"}
     )
 )
-_LINK = prepared(sa.insert(LINKS).values({column.name: bind(column.name, column) for column in LINKS.columns}))
+_LINK = statement_of(sa.insert(LINKS).values({column.name: bind(column.name, column) for column in LINKS.columns}))
 _known = bind("session_id", SESSIONS.c.id)
 #: A literal column, because in RETURNING for SQLite, SQLAlchemy omits table names, even inside subqueries.
 _grown: sa.ColumnClause[str] = sa.literal_column("progressions.id", _p.id.type)
 #: Orders that have grown, and whether another session has them as well.
-_EXTEND: Statement[tuple[str, bool]] = prepared(
+_EXTEND: Statement[tuple[str, bool]] = statement_of(
     sa.update(PROGRESSIONS)
     .where(_p.id == member_of(_added.c.value, "id"))
     .values(
@@ -83,12 +83,12 @@ _EXTEND: Statement[tuple[str, bool]] = prepared(
     tuple,
 )
 #: Raises the version of an order whose content changed but whose length did not.
-CHANGED = prepared(
+CHANGED = statement_of(
     sa.update(PROGRESSIONS).where(_p.id == bind("progression_id", _p.id)).values(version=_p.version + number(1))
 )
 _owner = BRANCHES.alias("owner")
 #: The greatest fork position among the forks of the branches that have an order.
-INHERITED = prepared(
+INHERITED = statement_of(
     sa.select(sa.func.max(_b.forked_at_ord)).where(
         _b.parent_branch_id.in_(
             sa.select(_owner.c.id).where(_owner.c.progression_id == bind("progression_id", _b.progression_id))
@@ -96,11 +96,11 @@ INHERITED = prepared(
     )
 )
 #: All message ids of an order by position, without a limit.
-LINKED = prepared(
+LINKED = statement_of(
     sa.select(_l.message_id).where(_l.progression_id == bind("progression_id", _l.progression_id)).order_by(_l.ord)
 )
 #: Where these messages stand in these orders.
-_HELD: Statement[tuple[str, str, int]] = prepared(
+_HELD: Statement[tuple[str, str, int]] = statement_of(
     sa.select(_l.progression_id, _l.message_id, _l.ord).where(
         AmongFew(_l.message_id, sa.select(member_of(_wanted.c.value, "id"))),
         AmongFew(_l.progression_id, sa.select(member_of(_segments.c.value, "id"))),
@@ -109,7 +109,7 @@ _HELD: Statement[tuple[str, str, int]] = prepared(
 )
 
 
-def locked(unit: Unit, ids: Sequence[str]) -> dict[str, OrderHead]:
+def lock_orders(unit: Unit, ids: Sequence[str]) -> dict[str, OrderHead]:
     """Lock message orders by id until the transaction ends, and return them by id. Raises `NotFound`."""
     rows = unit.rows(_LOCK, {"ids": as_list([{"id": one} for one in sorted(set(ids), key=str.encode)])})
     found = {order.id: order for order in rows}
@@ -153,7 +153,7 @@ def link(unit: Unit, placed: Mapping[str, tuple[int, Sequence[str]]]) -> None:
         unit.insert(LINKS, _LINK, rows)
 
 
-def held(unit: Unit, segments: Mapping[str, int], ids: Sequence[str]) -> dict[str, set[str]]:
+def held_messages(unit: Unit, segments: Mapping[str, int], ids: Sequence[str]) -> dict[str, set[str]]:
     """Return, for each order, which of the given messages it has below the position in ``segments``."""
     if not ids:
         return {}
@@ -170,7 +170,7 @@ def unheld(ids: Sequence[str], held: AbstractSet[str]) -> list[str]:
     return [one for one in dict.fromkeys(ids) if one not in held]
 
 
-def appended(order: OrderHead, new: Sequence[str], given: Sequence[Any]) -> Appended:
+def append_result(order: OrderHead, new: Sequence[str], given: Sequence[Any]) -> Appended:
     """Return what an append did to an order, whose row is from before it."""
     first = order.next_ord if new else None
     return Appended.of({"first_ord": first, "appended": len(new), "skipped": len(given) - len(new)})

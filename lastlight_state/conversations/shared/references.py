@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import BRANCHES, DELIVERIES, LINKS, PROGRESSIONS, SESSIONS
 from lastlight_state.db.lists.filters import family
-from lastlight_state.db.rows.statements import Family, Statement, among, bind, number, prepared
+from lastlight_state.db.rows.statements import Family, Statement, among, bind, number, statement_of
 from lastlight_state.db.units.unit import Unit
 
 _s, _b, _p, _l = SESSIONS.c, BRANCHES.c, PROGRESSIONS.c, LINKS.c
@@ -54,7 +54,7 @@ POINTED: Family[tuple[str]] = family(
     ),
     tuple,
 )
-LINKED: Statement[tuple[int, str]] = prepared(
+LINKED: Statement[tuple[int, str]] = statement_of(
     sa.select(_l.ord, _l.message_id)
     .where(_l.progression_id == bind("order_id", _l.progression_id), _l.ord > bind("after", _l.ord))
     .order_by(_l.ord)

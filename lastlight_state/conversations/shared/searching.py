@@ -49,7 +49,7 @@ def search_request(vector: Any, top_k: Any, how: Any) -> SearchRequest:
 
     Raises `InvalidValue`, also for a zero vector with the cosine metric.
     """
-    given = valid.group("how", how, Search)
+    given = valid.argument_group("how", how, Search)
     metric = valid.word("how.metric", given.metric, words.METRICS)
     query = Query(checks.vector("vector", vector), given.metric)
     if metric == "cosine" and not query.norm:
@@ -69,7 +69,7 @@ def best_matches(
         for rows in batches:
             some = rows if passes is None else filter(passes, rows)
             found.take(search.query, candidates(some))
-    return found.found
+    return found.scored_keys
 
 
 def batches(
@@ -85,7 +85,7 @@ def batches(
     while key is not None:
         given = {**values, **{f"after_{name}": value for name, value in key.items()}}
         shown = window(partial(_read, read, given, list(after)), size)
-        yield Unit.passing(shown.rows)
+        yield Unit.without_damaged(shown.rows)
         key = None if shown.last is None else dict(zip(after, shown.last, strict=True))
 
 

@@ -21,10 +21,10 @@ from lastlight_state.conversations.shared.storing import KnownClasses
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.news.listeners import Listeners
-from lastlight_state.db.rows.statements import Statement, bind, columns_of, constant, number, prepared
-from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.rows.statements import Statement, bind, columns_of, constant, number, statement_of
+from lastlight_state.db.rows.writes import as_list, elements_table
 from lastlight_state.db.schema.base import later_of
-from lastlight_state.db.schema.indexes import AmongFew, unindexed
+from lastlight_state.db.schema.indexes import AmongFew, hide_from_indexes
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 
@@ -55,7 +55,7 @@ SUMMARY = [*columns_of(SessionSummary, SESSIONS), _MESSAGES, _BRANCHES]
 FORK_KEYS = ("parent_branch_id", "forked_at_ord")
 
 
-def merged(stored: Any, patch: Any) -> Any:
+def apply_merge_patch(stored: Any, patch: Any) -> Any:
     """Apply a merge patch to a value: objects are merged, null removes a key, any other value replaces."""
     if not isinstance(patch, dict):
         return patch
@@ -64,7 +64,7 @@ def merged(stored: Any, patch: Any) -> Any:
         if value is None:
             found.pop(key, None)
         else:
-            found[key] = merged(found.get(key), value)
+            found[key] = apply_merge_patch(found.get(key), value)
     return found
 
 
@@ -78,10 +78,10 @@ def refuse_fork_keys(where: str, patch: dict[str, Any]) -> None:
 _THIS = _c.id == bind("session_id", _c.id)
 _at = bind("at", _c.updated_at)
 
-_LOCK = prepared(sa.select(_c.progression_id).where(_THIS).with_for_update())
-_wanted = listed("wanted")
+_LOCK = statement_of(sa.select(_c.progression_id).where(_THIS).with_for_update())
+_wanted = elements_table("wanted")
 #: Ordered by id: every transaction locks sessions in this order, which avoids deadlocks.
-_LOCK_ALL = prepared(
+_LOCK_ALL = statement_of(
     sa.select(_c.id)
     .where(AmongFew(_c.id, sa.select(member_of(_wanted.c.value, "id"))))
     .order_by(_c.id)
@@ -90,7 +90,7 @@ _LOCK_ALL = prepared(
 #: The id and status of a session that was locked without waiting.
 LockedSession: TypeAlias = tuple[str, str | None]
 #: Those of these sessions that nobody else has locked.
-_LOCK_FREE: Statement[LockedSession] = prepared(
+_LOCK_FREE: Statement[LockedSession] = statement_of(
     sa.select(_c.id, _c.status)
     .where(AmongFew(_c.id, sa.select(member_of(_wanted.c.value, "id"))))
     .order_by(_c.id)
@@ -98,16 +98,16 @@ _LOCK_FREE: Statement[LockedSession] = prepared(
     tuple,
 )
 _order = bind("progression_id", _c.progression_id)
-_OWNERS = prepared(
+_OWNERS = statement_of(
     sa.union(
         sa.select(_c.id.label("id")).where(_c.progression_id == _order),
         sa.select(BRANCHES.c.session_id).where(BRANCHES.c.progression_id == _order),
     )
 )
 _holding = sa.select(LINKS.c.progression_id).where(LINKS.c.message_id == bind("message_id", LINKS.c.message_id))
-_RUNNING_WITH = prepared(
+_RUNNING_WITH = statement_of(
     sa.select(_c.id).where(
-        AmongFew(_c.progression_id, _holding.distinct()), unindexed(_c.status == constant("running"))
+        AmongFew(_c.progression_id, _holding.distinct()), hide_from_indexes(_c.status == constant("running"))
     )
 )
 #: The columns that every change of a session sets, with their new values.
@@ -132,10 +132,10 @@ _MOVE_ON = feed_chain(
     .values(last_message_at=later_of(sa.func.coalesce(_c.last_message_at, _at), _at), **_POINTERS, **MOVED)
     .returning(_c.id, _c.change_seq)
 )
-_POINT = prepared(sa.update(SESSIONS).where(_c.progression_id == _order).values(**_POINTERS))
+_POINT = statement_of(sa.update(SESSIONS).where(_c.progression_id == _order).values(**_POINTERS))
 
 
-def locked(unit: Unit, session_id: str) -> str:
+def lock_session(unit: Unit, session_id: str) -> str:
     """Lock a session until the transaction ends. Returns the id of its pool (its main order). Raises `NotFound`."""
     pool: str | None = unit.value(_LOCK, {"session_id": session_id})
     if pool is None:
@@ -146,7 +146,7 @@ def locked(unit: Unit, session_id: str) -> str:
 def lock_all(unit: Unit, session_ids: Collection[str]) -> None:
     """Lock these sessions, in the order of their ids, until the transaction ends."""
     if session_ids:
-        unit.rows(_LOCK_ALL, _wanting(session_ids))
+        unit.rows(_LOCK_ALL, _id_parameters(session_ids))
 
 
 class Locks:
@@ -177,7 +177,7 @@ class Locks:
         Raises `RestartUnit` if another transaction holds one of the locks.
         """
         lacking = set(session_ids) - self._held
-        found = unit.rows(_LOCK_FREE, _wanting(lacking)) if lacking else []
+        found = unit.rows(_LOCK_FREE, _id_parameters(lacking)) if lacking else []
         self._held |= lacking
         if len(found) < len(lacking):
             self._before = set(self._held)
@@ -314,8 +314,8 @@ def pool_messages(
 
     Raises `RestartUnit`.
     """
-    found = orders.locked(unit, [pool])
-    new = orders.unheld(ids, orders.held(unit, {pool: found[pool].next_ord}, ids).get(pool, set()))
+    found = orders.lock_orders(unit, [pool])
+    new = orders.unheld(ids, orders.held_messages(unit, {pool: found[pool].next_ord}, ids).get(pool, set()))
     if new:
         shared = orders.extend(unit, found, {pool: new}, session_id)
         refresh_ends(unit, pool)
@@ -324,5 +324,5 @@ def pool_messages(
     return new
 
 
-def _wanting(session_ids: Collection[str]) -> dict[str, str]:
+def _id_parameters(session_ids: Collection[str]) -> dict[str, str]:
     return {"wanted": as_list([{"id": one} for one in session_ids])}

@@ -19,12 +19,12 @@ from lastlight_state.conversations.shared.sessions import MOVED
 from lastlight_state.conversations.tables import BRANCHES, SESSIONS, TRANSITIONS
 from lastlight_state.db import valid
 from lastlight_state.db.news.listeners import Listeners
-from lastlight_state.db.rows.statements import Values, bind, every_column_of, number, prepared
+from lastlight_state.db.rows.statements import Values, bind, every_column_of, number, statement_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.ids import new_id
 
-_MOST = limits_of(TRANSITIONS)
+_LIMITS = limits_of(TRANSITIONS)
 
 
 class HeldSession(NamedTuple):
@@ -85,7 +85,7 @@ _SET = (
 )
 _TIMES = ("started_at", "ended_at")
 
-LOCK = prepared(
+LOCK = statement_of(
     sa.select(
         _s.id, _s.status, _s.transition_seq, _s.created_at, *(_s[name] for name in _SET if name != "status_reason")
     )
@@ -94,7 +94,7 @@ LOCK = prepared(
     HeldSession,
 )
 #: Needs no lock of its own: a branch's status changes only under its session's lock.
-BRANCH = prepared(
+BRANCH = statement_of(
     sa.select(_b.id, _b.session_id, _b.status, _b.created_at, *(_b[name] for name in _TIMES)).where(
         _b.id == bind("branch_id", _b.id)
     ),
@@ -108,12 +108,12 @@ _MOVE = feed_chain(
     .returning(_s.id, _s.change_seq)
 )
 _COUNT = feed_chain(sa.update(SESSIONS).where(_THIS).values(**_COUNTED).returning(_s.id, _s.change_seq))
-_MOVE_BRANCH = prepared(
+_MOVE_BRANCH = statement_of(
     sa.update(BRANCHES)
     .where(_b.id == bind("branch_id", _b.id))
     .values(status=bind("to", _b.status), **{name: bind(name, _b[name]) for name in _TIMES})
 )
-_RECORD = prepared(
+_RECORD = statement_of(
     sa.insert(TRANSITIONS).values({column.name: bind(column.name, column) for column in _t}).returning(*COLUMNS),
     Transition,
 )
@@ -124,15 +124,17 @@ def reason(where: str, given: Any, status: str | None) -> StatusReason:
 
     Raises `InvalidValue`.
     """
-    why = valid.group(where, given, Reason)
+    why = valid.argument_group(where, given, Reason)
     code = words.USUAL_REASONS.get(status or "") if why.code is None else why.code
     evidence = why.evidence
     return {
         "reason_code": None if code is None else valid.word(f"{where}.code", code, words.REASONS),
-        "reason_summary": valid.optional_content(f"{where}.summary", why.summary, _MOST.reason_summary),
-        "evidence": None if evidence is None else codec.encode(f"{where}.evidence", evidence, max_bytes=_MOST.evidence),
+        "reason_summary": valid.optional_content(f"{where}.summary", why.summary, _LIMITS.reason_summary),
+        "evidence": None
+        if evidence is None
+        else codec.encode(f"{where}.evidence", evidence, max_bytes=_LIMITS.evidence),
         "source": valid.word(f"{where}.source", why.source, words.SOURCES),
-        "actor": checks.name(f"{where}.actor", why.actor, _MOST.actor),
+        "actor": checks.name(f"{where}.actor", why.actor, _LIMITS.actor),
     }
 
 

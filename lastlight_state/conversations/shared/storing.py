@@ -18,8 +18,8 @@ from lastlight_state.conversations.tables import MESSAGES, TYPES
 from lastlight_state.conversations.words import UNKNOWN_CLASS, UNKNOWN_TYPE
 from lastlight_state.db import valid
 from lastlight_state.db.rows import statements
-from lastlight_state.db.rows.statements import RowT, Statement, Values, bind, number, prepared
-from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.rows.statements import RowT, Statement, Values, bind, number, statement_of
+from lastlight_state.db.rows.writes import as_list, elements_table
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
@@ -32,13 +32,13 @@ from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NotFou
 _types = TYPES.c
 _LOCK = "conversation_message_types"
 
-_KNOWN = prepared(
+_KNOWN = statement_of(
     sa.select(*statements.every_column_of(MessageType, TYPES)).where(
-        AmongFew(_types.lion_class, sa.select(member_of(listed("names").c.value, "name")))
+        AmongFew(_types.lion_class, sa.select(member_of(elements_table("names").c.value, "name")))
     ),
     MessageType,
 )
-_ADD = prepared(
+_ADD = statement_of(
     sa.insert(TYPES)
     .from_select(
         ["type_id", "lion_class"],
@@ -61,22 +61,22 @@ def numbers_of(unit: Unit, known: KnownClasses, names: Iterable[str]) -> dict[st
     found = {name: known.numbers.get(name) for name in names}
     missing = sorted(name for name, type_id in found.items() if type_id is None)
     if missing:
-        learned = _stored(unit, missing)
+        learned = _stored_type_ids(unit, missing)
         if len(learned) < len(missing):
             unit.named_lock(_LOCK)
-            learned = _stored(unit, missing)
+            learned = _stored_type_ids(unit, missing)
             learned |= {name: unit.value(_ADD, {"lion_class": name}) for name in missing if name not in learned}
         unit.after_commit(lambda: known.numbers.update(learned))
         found |= learned
     return {name: type_id for name, type_id in found.items() if type_id is not None}
 
 
-def _stored(unit: Unit, names: Iterable[str]) -> dict[str, int]:
+def _stored_type_ids(unit: Unit, names: Iterable[str]) -> dict[str, int]:
     found = unit.rows(_KNOWN, {"names": as_list([{"name": name} for name in names])})
     return {one.lion_class: one.type_id for one in found}
 
 
-_MOST, _TYPE = limits_of(MESSAGES), limits_of(TYPES)
+_LIMITS, _TYPE = limits_of(MESSAGES), limits_of(TYPES)
 
 T = TypeVar("T")
 
@@ -101,17 +101,19 @@ def _with_class(columns: Iterable[sa.Column[Any]]) -> list[sa.ColumnElement[Any]
 SUMMARY = _with_class(statements.columns_of(MessageSummary, MESSAGES))
 COLUMNS = _with_class(statements.every_column_of(Message, MESSAGES))
 
-_wanted = AmongFew(_c.id, sa.select(member_of(listed("ids").c.value, "id")))
+_wanted = AmongFew(_c.id, sa.select(member_of(elements_table("ids").c.value, "id")))
 
-GET = prepared(sa.select(*COLUMNS).where(_c.id == bind("id", _c.id)), Message)
-MANY = prepared(sa.select(*COLUMNS).where(_wanted), Message)
+GET = statement_of(sa.select(*COLUMNS).where(_c.id == bind("id", _c.id)), Message)
+MANY = statement_of(sa.select(*COLUMNS).where(_wanted), Message)
 #: In the order of their ids, as messages are inserted. Does not wait for those who only refer to them (foreign keys).
-_LOCKED = prepared(
+_LOCKED = statement_of(
     sa.select(*COLUMNS).where(_wanted).order_by(_c.id).with_for_update(of=MESSAGES, key_share=True), Message
 )
-_THERE = prepared(sa.select(_c.id).where(_wanted))
-_INSERT = prepared(sa.insert(MESSAGES).values({column.name: bind(column.name, column) for column in MESSAGES.columns}))
-_REVISE = prepared(
+_THERE = statement_of(sa.select(_c.id).where(_wanted))
+_INSERT = statement_of(
+    sa.insert(MESSAGES).values({column.name: bind(column.name, column) for column in MESSAGES.columns})
+)
+_REVISE = statement_of(
     sa.update(MESSAGES)
     .where(_c.id == bind("id", _c.id))
     .values(
@@ -124,22 +126,22 @@ _REVISE = prepared(
 
 def draft(where: str, given: NewMessage, now: datetime) -> MessageDraft:
     """Check a new message and return its columns, with the class's name for its number. Raises `InvalidValue`."""
-    new = valid.group(where, given, NewMessage)
-    moment, exact = checks.created(f"{where}.created_at", new.created_at, now)
+    new = valid.argument_group(where, given, NewMessage)
+    moment, exact = checks.creation_time(f"{where}.created_at", new.created_at, now)
     return {
-        "id": valid.identifier(f"{where}.id", new.id, _MOST.id),
+        "id": valid.identifier(f"{where}.id", new.id, _LIMITS.id),
         "created_at": moment,
         "created_at_unix": exact,
-        "sender": checks.name(f"{where}.sender", new.sender, _MOST.sender),
-        "recipient": checks.name(f"{where}.recipient", new.recipient, _MOST.recipient),
-        "channel": checks.name(f"{where}.channel", new.channel, _MOST.channel),
-        "role": valid.identifier(f"{where}.role", new.role, _MOST.role),
+        "sender": checks.name(f"{where}.sender", new.sender, _LIMITS.sender),
+        "recipient": checks.name(f"{where}.recipient", new.recipient, _LIMITS.recipient),
+        "channel": checks.name(f"{where}.channel", new.channel, _LIMITS.channel),
+        "role": valid.identifier(f"{where}.role", new.role, _LIMITS.role),
         "lion_class": _class_of(where, new),
         "revision": 0,
         "revised_at": None,
         "embedding_model": None,
-        "node_metadata": checks.encoded(f"{where}.node_metadata", new.node_metadata, _MOST.node_metadata),
-        "extra": checks.encoded(f"{where}.extra", new.extra, _MOST.extra),
+        "node_metadata": checks.encode_object(f"{where}.node_metadata", new.node_metadata, _LIMITS.node_metadata),
+        "extra": checks.encode_object(f"{where}.extra", new.extra, _LIMITS.extra),
         "content": checks.content(f"{where}.content", new.content),
         "embedding": checks.embedding(f"{where}.embedding", new.embedding),
     }
@@ -152,7 +154,7 @@ def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list
     `words.BATCH_BYTES`.
     """
     found: list[MessageDraft | str] = [
-        valid.identifier(f"{where}[{i}]", one, _MOST.id) if isinstance(one, str) else draft(f"{where}[{i}]", one, now)
+        valid.identifier(f"{where}[{i}]", one, _LIMITS.id) if isinstance(one, str) else draft(f"{where}[{i}]", one, now)
         for i, one in enumerate(checks.batch(where, given, words.BATCH))
     ]
     _refuse_large(where, [one for one in found if not isinstance(one, str)])
@@ -192,7 +194,7 @@ def retry_storing(store: Callable[[], T]) -> T:
                 raise
 
 
-def ensured(make: Callable[[], T]) -> T:
+def ensure_row(make: Callable[[], T]) -> T:
     """Call ``make``, which inserts a row unless it exists, and return its result.
 
     If another caller inserts the row after ``make`` found it missing, ``make`` is called once more and finds it. An
@@ -323,12 +325,12 @@ def _by_id(bodies: Sequence[MessageDraft]) -> dict[str, MessageDraft]:
 
 def _stored_ids(unit: Unit, ids: Collection[str]) -> set[str]:
     """Return those of these ids that have a message."""
-    return set(unit.values(_THERE, _wanting(ids))) if ids else set()
+    return set(unit.values(_THERE, _id_parameters(ids))) if ids else set()
 
 
 def _rows(unit: Unit, statement: Statement[RowT], ids: Iterable[str]) -> list[RowT]:
-    return unit.rows(statement, _wanting(ids))
+    return unit.rows(statement, _id_parameters(ids))
 
 
-def _wanting(ids: Iterable[str]) -> dict[str, str]:
+def _id_parameters(ids: Iterable[str]) -> dict[str, str]:
     return {"ids": as_list([{"id": one} for one in sorted(ids)])}

@@ -67,7 +67,7 @@ USED: Family[tuple[str]] = family(
 )
 
 
-def _locking(column: Any, among: Any) -> Family:
+def _lock_family(column: Any, among: Any) -> Family:
     return family(lambda keys: sa.select(column).where(among.in_(keys)).order_by(column).with_for_update())
 
 
@@ -75,9 +75,9 @@ def _removal(column: Any) -> Family:
     return family(lambda keys: sa.delete(column.table).where(column.in_(keys)))
 
 
-LOCK_BRANCHES = _locking(_b.id, _b.session_id)
-LOCK_ORDERS = _locking(_p.id, _p.id)
-LOCK_MESSAGES = _locking(_m.id, _m.id)
+LOCK_BRANCHES = _lock_family(_b.id, _b.session_id)
+LOCK_ORDERS = _lock_family(_p.id, _p.id)
+LOCK_MESSAGES = _lock_family(_m.id, _m.id)
 LOCK_DELIVERIES = family(
     lambda keys: sa.select(_d.ord).where(_d.message_id.in_(keys)).order_by(_d.owner, _d.ord).with_for_update()
 )
@@ -112,7 +112,7 @@ class Threads:
 
     def hold(self, unit: Unit, keys: Sequence[str]) -> None:
         """Lock the message orders of these sessions, their messages and the messages' deliveries."""
-        held = self.held(unit, keys)
+        held = self.referenced_keys(unit, keys)
         list(rows(unit, LOCK_ORDERS, held.orders))
         messages = held.messages | {message for order in held.orders for _, message in links(unit, order)}
         list(rows(unit, LOCK_MESSAGES, messages))
@@ -133,7 +133,7 @@ class Threads:
     def count(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
         """Count, by table, the shared rows that one `release` of all these sessions together would remove."""
         going = set(keys)
-        held = self.held(unit, keys)
+        held = self.referenced_keys(unit, keys)
         orders = held.orders - {order for order, owner in rows(unit, OWNERS, held.orders) if owner not in going}
         counts = Counter({"progressions": len(orders)})
         messages = held.messages
@@ -148,7 +148,7 @@ class Threads:
         counts["exchange_deliveries"] = sum(count for (count,) in rows(unit, DELIVERED, messages - staying))
         return +counts
 
-    def held(self, unit: Unit, keys: Sequence[str]) -> OrdersAndMessages:
+    def referenced_keys(self, unit: Unit, keys: Sequence[str]) -> OrdersAndMessages:
         """Return the orders of these sessions, and the messages that they point to."""
         orders = {order for _, order in rows(unit, ORDERS, keys)}
         return OrdersAndMessages(orders, {message for (message,) in rows(unit, POINTED, keys)})
@@ -161,23 +161,23 @@ class Threads:
         list(rows(unit, LOCK_ORDERS, held.orders))
         orders = held.orders - {order for order, _ in rows(unit, OWNERS, held.orders)}
         messages = held.messages | {message for order in orders for _, message in links(unit, order)}
-        counts = Counter({"progression_links": _removed(unit, REMOVE_LINKS, orders)})
-        counts["progressions"] = _removed(unit, REMOVE_ORDERS, orders)
-        unused = _unused(unit, messages, USED)
-        counts["exchange_deliveries"] = _removed(unit, REMOVE_DELIVERIES, unused)
-        counts["messages"] = _removed(unit, REMOVE_MESSAGES, unused)
+        counts = Counter({"progression_links": _remove_rows(unit, REMOVE_LINKS, orders)})
+        counts["progressions"] = _remove_rows(unit, REMOVE_ORDERS, orders)
+        unused = _lock_unused(unit, messages, USED)
+        counts["exchange_deliveries"] = _remove_rows(unit, REMOVE_DELIVERIES, unused)
+        counts["messages"] = _remove_rows(unit, REMOVE_MESSAGES, unused)
         return +counts
 
 
 def removed_unused(unit: Unit, messages: set[str], used: Family[tuple[str]]) -> int:
     """Remove, under their locks, the messages that are not among the ``used``. Returns how many were removed."""
-    return _removed(unit, REMOVE_MESSAGES, _unused(unit, messages, used))
+    return _remove_rows(unit, REMOVE_MESSAGES, _lock_unused(unit, messages, used))
 
 
-def _unused(unit: Unit, messages: set[str], used: Family[tuple[str]]) -> set[str]:
+def _lock_unused(unit: Unit, messages: set[str], used: Family[tuple[str]]) -> set[str]:
     list(rows(unit, LOCK_MESSAGES, messages))
     return messages - {message for (message,) in rows(unit, used, messages)}
 
 
-def _removed(unit: Unit, family: Family, keys: Iterable[str]) -> int:
+def _remove_rows(unit: Unit, family: Family, keys: Iterable[str]) -> int:
     return sum(unit.change(*family.of(chunk)) for chunk in chunks(keys))

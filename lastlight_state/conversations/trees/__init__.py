@@ -51,6 +51,6 @@ class Trees(Repository):
         Messages that are only in the pool are left out. Raises `NotFound`, and `PayloadTooLarge` if the branches
         together have more than ``max_messages`` messages.
         """
-        found = valid.sought("session_id", session_id)
+        found = valid.lookup_text("session_id", session_id)
         most = valid.number("max_messages", max_messages, most=words.TREE)
         return self._viewing(lambda unit: plans.tree(unit, found, most))

@@ -29,7 +29,7 @@ from lastlight_state.conversations.shared import branching, storing
 from lastlight_state.conversations.shared.branching import BranchDraft
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
-from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.rows.statements import bind, number, statement_of
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
@@ -37,7 +37,7 @@ from lastlight_state.errors import InvalidValue, PayloadTooLarge
 # Loading a tree: reads a session, its branches and their messages from one snapshot.
 
 _b = BRANCHES.c
-_BRANCHES = prepared(
+_BRANCHES = statement_of(
     sa.select(*branching.COLUMNS)
     .where(_b.session_id == bind("session_id", _b.session_id))
     .order_by(_b.created_at, _b.id)
@@ -148,7 +148,7 @@ class Plan:
 
 def plan_of(tree: Any, now: datetime) -> Plan:
     """Check a session tree and return the plan to save it. Raises `InvalidValue`, which names the wrong field."""
-    given = valid.group("tree", tree, SessionTree)
+    given = valid.argument_group("tree", tree, SessionTree)
     session = session_checks.row(given.session, now)
     if given.session.id is None:
         raise InvalidValue("tree.session.id", "must be given")
@@ -168,7 +168,7 @@ def plan_of(tree: Any, now: datetime) -> Plan:
 def _branch(
     where: str, branch: Any, session_id: str, drafted: dict[str, tuple[NewMessage, MessageDraft]], now: datetime
 ) -> BranchPlan:
-    given = valid.group(where, branch, BranchTree)
+    given = valid.argument_group(where, branch, BranchTree)
     row, _ = statements.row_of(session_id, given.branch, now, f"{where}.branch")
     if given.branch.id is None:
         raise InvalidValue(f"{where}.branch.id", "must be given")

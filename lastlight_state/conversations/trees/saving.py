@@ -18,9 +18,9 @@ from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import sessions as session_sql, words
 from lastlight_state.conversations.branches import statements, statements as branch_sql
 from lastlight_state.conversations.drafts import MessageDraft
-from lastlight_state.conversations.progressions import replaced
+from lastlight_state.conversations.progressions import replace_links
 from lastlight_state.conversations.records import Branch
-from lastlight_state.conversations.sessions import created
+from lastlight_state.conversations.sessions import insert_session
 from lastlight_state.conversations.shared import branching, orders, sessions, storing
 from lastlight_state.conversations.shared.branching import BranchDraft
 from lastlight_state.conversations.shared.feeds import entry_parameters, write_entry
@@ -28,15 +28,17 @@ from lastlight_state.conversations.shared.storing import KnownClasses
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
 from lastlight_state.db.news.listeners import Listeners
-from lastlight_state.db.rows.statements import Row, Values, prepared
-from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.rows.statements import Row, Values, statement_of
+from lastlight_state.db.rows.writes import as_list, elements_table
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, StaleVersion
 
 _TEXTS, _JSON = ("name", "user"), ("node_metadata", "extra")
-_HEADS = prepared(
-    sa.select(*branching.COLUMNS).where(AmongFew(BRANCHES.c.id, sa.select(member_of(listed("ids").c.value, "id")))),
+_HEADS = statement_of(
+    sa.select(*branching.COLUMNS).where(
+        AmongFew(BRANCHES.c.id, sa.select(member_of(elements_table("ids").c.value, "id")))
+    ),
     Branch,
 )
 
@@ -96,11 +98,13 @@ class _Part:
     def save(self, some: list[BranchPlan]) -> tuple[str, Counter[str]]:
         session_id = self._session()
         self.locks.first(self.unit, session_id)
-        pool = sessions.locked(self.unit, session_id)
+        pool = sessions.lock_session(self.unit, session_id)
         self._session_fields(session_id)
         parents = {one.origin[0] for one in some if one.origin is not None}
         there = _heads(self.unit, {*parents, *(one.row["id"] for one in some)})
-        orders.locked(self.unit, [pool, *(branch.progression_id for branch in there.values()), *_named(some, there)])
+        orders.lock_orders(
+            self.unit, [pool, *(branch.progression_id for branch in there.values()), *_named_orders(some, there)]
+        )
         self._messages(some, session_id)
         self._pool(session_id, pool)
         for one in some:
@@ -116,7 +120,7 @@ class _Part:
         for branch in _heads(self.unit, {one.row["id"] for one in self.of.plan.branches}).values():
             return branch.session_id
         try:
-            created(self.unit, self.of.listeners, row)
+            insert_session(self.unit, self.of.listeners, row)
         except AlreadyExists as error:  # another transaction saved it in the meantime: `retry_storing` retries
             raise Conflict(str(error), code="unique") from error
         self.done["session_created"] += 1
@@ -155,10 +159,10 @@ class _Part:
         given = None if self.of.following is None else self.of.following.pool
         if given is None:
             return
-        found = orders.locked(self.unit, [pool])
+        found = orders.lock_orders(self.unit, [pool])
         stored = self.unit.values(orders.LINKED, {"progression_id": pool})
         if given[: len(stored)] != stored:
-            replaced(self.unit, self.of.listeners, found[pool], given, self.of.now, locks=self.locks)
+            replace_links(self.unit, self.of.listeners, found[pool], given, self.of.now, locks=self.locks)
         elif new := given[len(stored) :]:
             shared = orders.extend(self.unit, found, {pool: new}, session_id)
             told = entry_parameters("messages.appended", progression_id=pool, count=len(new))
@@ -170,7 +174,7 @@ class _Part:
     def _branch(self, plan: BranchPlan, stored: Branch | None, session_id: str) -> None:
         if stored is None:
             row: BranchDraft = {**plan.row, "session_id": session_id}
-            branch = statements.created(
+            branch = statements.insert_branch(
                 self.unit, self.of.listeners, self.of.known, row, plan.system, self.of.now, locks=self.locks
             )
             self.done["branches_created"] += 1
@@ -190,7 +194,7 @@ class _Part:
     def _branch_fields(self, stored: Branch, row: BranchDraft) -> None:
         given: Row = {**row, "node_metadata": None}
         if row["node_metadata"] is not None:
-            given["node_metadata"] = statements.kept(stored.node_metadata, row["node_metadata"])
+            given["node_metadata"] = statements.keep_fork_keys(stored.node_metadata, row["node_metadata"])
         changes = _changes(vars(stored), given)
         if changes:
             self.unit.row(branch_sql.update(frozenset(changes)), {**changes, "branch_id": stored.id})
@@ -207,9 +211,9 @@ class _Part:
         start = branch.forked_at_ord or 0
         if not self.of.replaces or at < start:
             raise StaleVersion(words.BRANCH, branch.id, expected=_place(given, at), found=_place(stored, at))
-        order = orders.locked(self.unit, [branch.progression_id])[branch.progression_id]
-        replaced(self.unit, self.of.listeners, order, given[start:], self.of.now, locks=self.locks)
-        pool = sessions.locked(self.unit, branch.session_id)
+        order = orders.lock_orders(self.unit, [branch.progression_id])[branch.progression_id]
+        replace_links(self.unit, self.of.listeners, order, given[start:], self.of.now, locks=self.locks)
+        pool = sessions.lock_session(self.unit, branch.session_id)
         ids = list(dict.fromkeys(given[at:]))
         new = sessions.pool_messages(
             self.unit, self.of.listeners, branch.session_id, pool, ids, self.of.now, locks=self.locks
@@ -242,7 +246,7 @@ def report(session_id: str, done: Counter[str]) -> Row:
     return {"session_id": session_id, "session_created": bool(done["session_created"]), **counts}
 
 
-def _named(some: list[BranchPlan], there: Collection[str]) -> list[str]:
+def _named_orders(some: list[BranchPlan], there: Collection[str]) -> list[str]:
     """Return the ids of the orders that the caller gave for branches that are not stored yet."""
     given = (one.row["progression_id"] for one in some if one.row["id"] not in there)
     return [one for one in given if one is not None]

@@ -35,7 +35,7 @@ from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue
 
-_MOST = limits_of(NAMESPACES)
+_LIMITS = limits_of(NAMESPACES)
 
 _USUAL = Search()
 
@@ -50,8 +50,8 @@ class Vectors(Repository):
         chunk keeps its time of creation. Raises `InvalidValue` for another length or model.
         """
         now = self._now()
-        name = valid.identifier("namespace", namespace, _MOST.namespace)
-        told = checks.name("model", model, _MOST.model)
+        name = valid.identifier("namespace", namespace, _LIMITS.namespace)
+        told = checks.name("model", model, _LIMITS.model)
         rows = sorted(own.rows(name, chunks, now), key=lambda row: str(row["id"]))
         if not rows:
             return 0
@@ -67,7 +67,7 @@ class Vectors(Repository):
     def get(self, namespace: str, chunk_id: str) -> Chunk:
         """Return the chunk. Raises `NotFound`."""
         key = (namespace, chunk_id)
-        return self._one(sql.GET, _key(namespace, chunk_id), kind=words.CHUNK_KIND, key=key)
+        return self._get_row(sql.GET, _key(namespace, chunk_id), kind=words.CHUNK_KIND, key=key)
 
     def find(self, namespace: str, chunk_id: str) -> Chunk | None:
         """Return the chunk, or None."""
@@ -80,10 +80,10 @@ class Vectors(Repository):
 
         With ``document_id``, return that document's chunks, ordered by ``chunk_index``.
         """
-        given = {"namespace": valid.sought("namespace", namespace)}
+        given = {"namespace": valid.lookup_text("namespace", namespace)}
         if document_id is None:
             return self._page(sql.LIST, given, limit, page_token)
-        of_document = {**given, "document_id": valid.sought("document_id", document_id)}
+        of_document = {**given, "document_id": valid.lookup_text("document_id", document_id)}
         return self._page(sql.OF_DOCUMENT, of_document, limit, page_token)
 
     def search(
@@ -111,16 +111,16 @@ class Vectors(Repository):
         """
         valid.flag("approximate", approximate)
         asked = searching.search_request(vector, top_k, how)
-        values: Row = {"namespace": valid.sought("namespace", namespace)}
+        values: Row = {"namespace": valid.lookup_text("namespace", namespace)}
         if document_id is not None:
-            values["document_id"] = valid.sought("document_id", document_id)
+            values["document_id"] = valid.lookup_text("document_id", document_id)
         search = ChunkSearch(values, asked, own.wanted_values(where), approximate)
         memory = self._remember(HeldNamespaces).within(self._settings.vector_memory)
         return self._viewing(lambda unit: search.run(unit, memory))
 
     def count(self, namespace: str) -> int:
         """Return the number of chunks in a namespace, 0 for an unknown namespace."""
-        return int(self._value(sql.COUNT, {"namespace": valid.sought("namespace", namespace)}))
+        return int(self._value(sql.COUNT, {"namespace": valid.lookup_text("namespace", namespace)}))
 
     def clear(
         self,
@@ -135,14 +135,16 @@ class Vectors(Repository):
         Returns the number of deleted chunks. Exactly one of the three arguments must be given. A deleted namespace can
         be created again with another length of embeddings.
         """
-        name = valid.sought("namespace", namespace)
+        name = valid.lookup_text("namespace", namespace)
         if sum(given is not None for given in (ids, document_id, scope)) != 1:
             raise InvalidValue("clear", "expected exactly one of ids, document_id and scope")
         if scope is not None:
             valid.word("scope", scope, {"namespace"})
-            return storing.retry_storing(lambda: self._writing(lambda unit: _cleared(unit, name), repeatable=True))
+            return storing.retry_storing(
+                lambda: self._writing(lambda unit: _clear_namespace(unit, name), repeatable=True)
+            )
         if document_id is not None:
-            of_document = {"namespace": name, "document_id": valid.sought("document_id", document_id)}
+            of_document = {"namespace": name, "document_id": valid.lookup_text("document_id", document_id)}
             return self._once(lambda unit: unit.change(sql.CLEAR_DOCUMENT, of_document), repeatable=True)
         wanted = checks.message_ids("ids", ids, words.MANY)
         given = {"namespace": name, "ids": as_list([{"id": one} for one in wanted])}
@@ -163,8 +165,8 @@ class Vectors(Repository):
         is missing and the role may not create it, `BackendUnavailable` ``permission`` for a role that does not own the
         tables, and `Conflict` ``already_running`` while another call makes this index. Not inside a transaction.
         """
-        name = valid.sought("namespace", namespace)
-        length = self._apart(lambda unit: _indexed(unit, name))
+        name = valid.lookup_text("namespace", namespace)
+        length = self._apart(lambda unit: _make_index(unit, name))
         found = (one for one in self.indexes() if (one.namespace, one.dimensions) == (name, length))
         return next(found, None)
 
@@ -178,12 +180,12 @@ class Vectors(Repository):
 
         Raises as `index`. Not inside a transaction.
         """
-        name = valid.sought("namespace", namespace)
+        name = valid.lookup_text("namespace", namespace)
         return bool(self._apart(lambda unit: unit.backend.drop_vector_indexes(unit.checkout, name)))
 
 
 def _key(namespace: str, chunk_id: str) -> dict[str, str]:
-    return {"namespace": valid.sought("namespace", namespace), "id": valid.sought("chunk_id", chunk_id)}
+    return {"namespace": valid.lookup_text("namespace", namespace), "id": valid.lookup_text("chunk_id", chunk_id)}
 
 
 def _pin(unit: Unit, first: Row) -> None:
@@ -211,7 +213,7 @@ def _put(
     former = dict(unit.rows(sql.LOCK, given))
     if former:
         unit.change(sql.CLEAR_IDS, {**given, "ids": as_list([{"id": one} for one in former])})
-    insert(unit, [_kept(row, former.get(row["id"])) for row in rows])
+    insert(unit, [_keep_created_at(row, former.get(row["id"])) for row in rows])
     return len(rows)
 
 
@@ -225,12 +227,12 @@ def _one_by_one(unit: Unit, rows: Sequence[ChunkDraft]) -> None:
         unit.change(sql.PUT, row)
 
 
-def _kept(row: ChunkDraft, created_at: datetime | None) -> ChunkDraft:
+def _keep_created_at(row: ChunkDraft, created_at: datetime | None) -> ChunkDraft:
     """Return a chunk's row. If it replaces a chunk, it keeps that chunk's creation time ``created_at``."""
     return row if created_at is None else {**row, "created_at": created_at, "updated_at": row["created_at"]}
 
 
-def _indexed(unit: Unit, namespace: str) -> int:
+def _make_index(unit: Unit, namespace: str) -> int:
     """Make the index of a namespace, and return the length of its embeddings. Raises `NotFound`."""
     known = unit.row(sql.FIND_NAMESPACE, {"namespace": namespace})
     if known is None:
@@ -239,7 +241,7 @@ def _indexed(unit: Unit, namespace: str) -> int:
     return known["dimensions"]
 
 
-def _cleared(unit: Unit, namespace: str) -> int:
+def _clear_namespace(unit: Unit, namespace: str) -> int:
     if unit.row(sql.LOCK_NAMESPACE, {"namespace": namespace}) is None:
         return 0
     found = unit.change(sql.CLEAR_ALL, {"namespace": namespace})

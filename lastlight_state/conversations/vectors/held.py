@@ -139,7 +139,7 @@ class HeldNamespaces:
             self._held.move_to_end(namespace)
             return held
 
-    def kept(
+    def keep_batches(
         self,
         unit: Unit,
         namespace: str,

@@ -39,13 +39,13 @@ class ChunkSearch(NamedTuple):
         whose = f"namespace {self.values['namespace']!r}"
         sql.refuse_other_length("vector", self.asked.dimensions, known["dimensions"], whose)
         if "document_id" in self.values:
-            return self._scanned(unit, None, known)
-        if self.approximate and (near := self._indexed(unit, known)) is not None:
+            return self._search_by_scan(unit, None, known)
+        if self.approximate and (near := self._search_index(unit, known)) is not None:
             return near
-        found = self._held(unit, memory, known)
-        return self._scanned(unit, memory, known) if found is None else found
+        found = self._search_cache(unit, memory, known)
+        return self._search_by_scan(unit, memory, known) if found is None else found
 
-    def _indexed(self, unit: Unit, known: SearchedNamespace) -> list[VectorHit] | None:
+    def _search_index(self, unit: Unit, known: SearchedNamespace) -> list[VectorHit] | None:
         """Return the best of the chunks that an index finds, or None where only an exact search can tell."""
         asked, namespace = self.asked, self.values["namespace"]
         most = max(2 * asked.top_k, _FILTERED if self.wanted else _CANDIDATES)
@@ -55,7 +55,7 @@ class ChunkSearch(NamedTuple):
         if ids is None or len(ids) < asked.top_k:
             return None
         given = {"namespace": namespace, "ids": as_list([{"id": key} for key in ids])}
-        rows = unit.sound(sql.COMPARED[bool(self.wanted)], given)[0]
+        rows = unit.readable_rows(sql.COMPARED[bool(self.wanted)], given)[0]
         passes = self._passes if self.wanted else None
         found = searching.best_matches([[rows]], asked._replace(least=None), passes=passes)
         if len(found) < asked.top_k:
@@ -63,7 +63,7 @@ class ChunkSearch(NamedTuple):
         near = [one for one in found if asked.least is None or one[1] >= asked.least]
         return self._hits(unit, near, approximate=True)
 
-    def _held(self, unit: Unit, memory: HeldNamespaces, known: SearchedNamespace) -> list[VectorHit] | None:
+    def _search_cache(self, unit: Unit, memory: HeldNamespaces, known: SearchedNamespace) -> list[VectorHit] | None:
         """Search the in-memory cache. Returns None if the namespace must be scanned instead."""
         held = memory.find(self.values["namespace"], known, with_values=bool(self.wanted))
         if held is None:
@@ -72,14 +72,14 @@ class ChunkSearch(NamedTuple):
         is_right = all(has_values(hit.chunk.chunk_metadata, self.wanted or {}) for hit in hits)
         return hits if is_right else None  # None after a hash collision of two values
 
-    def _scanned(self, unit: Unit, memory: HeldNamespaces | None, known: SearchedNamespace) -> list[VectorHit]:
+    def _search_by_scan(self, unit: Unit, memory: HeldNamespaces | None, known: SearchedNamespace) -> list[VectorHit]:
         of_document = "document_id" in self.values
         after: Row = {"chunk_index": -1, "id": ""} if of_document else {"id": ""}
-        read = partial(unit.readable, sql.SCANS[of_document, bool(self.wanted)])
+        read = partial(unit.rows_or_errors, sql.SCANS[of_document, bool(self.wanted)])
         batches = searching.batches(read, self.values, after, self.asked.query)
         if memory is not None:
             key = self.values["namespace"]
-            batches = memory.kept(unit, key, known, batches, with_values=bool(self.wanted))
+            batches = memory.keep_batches(unit, key, known, batches, with_values=bool(self.wanted))
         passes = self._passes if self.wanted else None
         return self._hits(unit, searching.best_matches([batches], self.asked, passes=passes))
 
@@ -91,7 +91,7 @@ class ChunkSearch(NamedTuple):
         if not found:
             return []
         ids = as_list([{"id": key} for key, _ in found])
-        texts = unit.sound(sql.TEXTS, {"namespace": self.values["namespace"], "ids": ids})[0]
+        texts = unit.readable_rows(sql.TEXTS, {"namespace": self.values["namespace"], "ids": ids})[0]
         chunks = {chunk.id: chunk for chunk in texts}
         return [
             VectorHit.of({"chunk": chunks[key], "score": score, "approximate": approximate})

@@ -18,8 +18,8 @@ from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.conversations.vectors.records import Chunk, ChunkSummary, ChunkText, NewChunk, VectorNamespace
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Statement, bind, columns_of, every_column_of, prepared
-from lastlight_state.db.rows.writes import listed
+from lastlight_state.db.rows.statements import Statement, bind, columns_of, every_column_of, statement_of
+from lastlight_state.db.rows.writes import elements_table
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
@@ -46,30 +46,30 @@ _NAMESPACE = every_column_of(VectorNamespace, NAMESPACES, hidden={"content_tag"}
 _WHOLE = every_column_of(Chunk, VECTORS, hidden={"norm"})
 _WITHIN = _v.namespace == bind("namespace", _v.namespace)
 _OF_DOCUMENT = _v.document_id == bind("document_id", _v.document_id)
-_AMONG = sa.and_(_WITHIN, AmongFew(_v.id, sa.select(member_of(listed("ids").c.value, "id"))))
+_AMONG = sa.and_(_WITHIN, AmongFew(_v.id, sa.select(member_of(elements_table("ids").c.value, "id"))))
 
 #: Locks a namespace against deletion until the transaction ends. A shared lock, so that puts do not block one another.
-NAMESPACE = prepared(
+NAMESPACE = statement_of(
     sa.select(*_NAMESPACE).where(_n.namespace == bind("namespace", _n.namespace)).with_for_update(read=True),
     VectorNamespace,
 )
-FIND_NAMESPACE = prepared(
+FIND_NAMESPACE = statement_of(
     sa.select(_n.dimensions, _n.content_tag).where(_n.namespace == bind("namespace", _n.namespace)), SearchedNamespace
 )
-ADD_NAMESPACE = prepared(
+ADD_NAMESPACE = statement_of(
     insert(NAMESPACES)
     .values({column.name: bind(column.name, column) for column in _NAMESPACE})
     .on_conflict_do_nothing()
 )
-DROP_NAMESPACE = prepared(sa.delete(NAMESPACES).where(_n.namespace == bind("namespace", _n.namespace)))
-LOCK_NAMESPACE = prepared(
+DROP_NAMESPACE = statement_of(sa.delete(NAMESPACES).where(_n.namespace == bind("namespace", _n.namespace)))
+LOCK_NAMESPACE = statement_of(
     sa.select(_n.namespace).where(_n.namespace == bind("namespace", _n.namespace)).with_for_update()
 )
 
-INSERT = prepared(sa.insert(VECTORS).values({column.name: bind(column.name, column) for column in VECTORS.columns}))
+INSERT = statement_of(sa.insert(VECTORS).values({column.name: bind(column.name, column) for column in VECTORS.columns}))
 _put = insert(VECTORS).values({column.name: bind(column.name, column) for column in VECTORS.columns})
 #: Inserts a chunk, or replaces one that another transaction stored concurrently. The time of creation is kept.
-PUT = prepared(
+PUT = statement_of(
     _put.on_conflict_do_update(
         index_elements=[_v.namespace, _v.id],
         set_={
@@ -81,16 +81,16 @@ PUT = prepared(
     )
 )
 #: The chunks that a put replaces, in the order of their ids, in which every put locks and inserts.
-LOCK: Statement[tuple[str, datetime]] = prepared(
+LOCK: Statement[tuple[str, datetime]] = statement_of(
     sa.select(_v.id, _v.created_at).where(_AMONG).order_by(_v.id).with_for_update(), tuple
 )
-CLEAR_IDS = prepared(sa.delete(VECTORS).where(_AMONG))
-CLEAR_DOCUMENT = prepared(sa.delete(VECTORS).where(_WITHIN, _OF_DOCUMENT))
-CLEAR_ALL = prepared(sa.delete(VECTORS).where(_WITHIN))
+CLEAR_IDS = statement_of(sa.delete(VECTORS).where(_AMONG))
+CLEAR_DOCUMENT = statement_of(sa.delete(VECTORS).where(_WITHIN, _OF_DOCUMENT))
+CLEAR_ALL = statement_of(sa.delete(VECTORS).where(_WITHIN))
 
-GET = prepared(sa.select(*_WHOLE).where(_WITHIN, _v.id == bind("id", _v.id)), Chunk)
-TEXTS = prepared(sa.select(*columns_of(ChunkText, VECTORS)).where(_AMONG), ChunkText)
-COUNT = prepared(sa.select(sa.func.count()).select_from(VECTORS).where(_WITHIN))
+GET = statement_of(sa.select(*_WHOLE).where(_WITHIN, _v.id == bind("id", _v.id)), Chunk)
+TEXTS = statement_of(sa.select(*columns_of(ChunkText, VECTORS)).where(_AMONG), ChunkText)
+COUNT = statement_of(sa.select(sa.func.count()).select_from(VECTORS).where(_WITHIN))
 
 NAMESPACE_LIST = Listing("vector_namespaces", _NAMESPACE, order=(_n.namespace,), descending=False, row=VectorNamespace)
 LIST = Listing(
@@ -119,7 +119,7 @@ def _scan(conditions: list[Any], order: list[Any], *, filtered: bool) -> Stateme
     shown = [_v.id, *(column for column in order if column is not _v.id), _v.norm, _v.embedding]
     after = sa.tuple_(*order) > sa.tuple_(*(bind(f"after_{column.name}", column) for column in order))
     scan = sa.select(*shown, *([_v.chunk_metadata] if filtered else [])).where(*conditions, after).order_by(*order)
-    return prepared(scan.limit(sa.bindparam("limit", type_=sa.Integer)), ScannedChunk)
+    return statement_of(scan.limit(sa.bindparam("limit", type_=sa.Integer)), ScannedChunk)
 
 
 #: The scan statements, by whether one document is searched, and whether metadata are compared.
@@ -135,7 +135,7 @@ SCANS = {
 
 #: What a search compares of chunks that an index found, by whether metadata are asked for.
 COMPARED = {
-    filtered: prepared(
+    filtered: statement_of(
         sa.select(_v.id, _v.norm, _v.embedding, *([_v.chunk_metadata] if filtered else [])).where(_AMONG), ScannedChunk
     )
     for filtered in (False, True)
@@ -144,7 +144,7 @@ COMPARED = {
 
 # Checks of the chunks that callers give, which return the columns to store.
 
-_MOST = limits_of(VECTORS)
+_LIMITS = limits_of(VECTORS)
 
 
 def rows(namespace: str, chunks: Any, now: datetime) -> list[ChunkDraft]:
@@ -177,7 +177,7 @@ def wanted_values(where: Any) -> dict[str, Any] | None:
     """Check a metadata filter, and return its values in canonical form, as they are compared. None is allowed."""
     if where is None:
         return None
-    codec.encode("where", valid.group("where", where, dict), max_bytes=_MOST.chunk_metadata)
+    codec.encode("where", valid.argument_group("where", where, dict), max_bytes=_LIMITS.chunk_metadata)
     return {key: codec.canonical(value) for key, value in where.items()}
 
 
@@ -188,18 +188,18 @@ def has_values(metadata: Any, wanted: Mapping[str, Any]) -> bool:
 
 
 def _row(where: str, namespace: str, chunk: Any, now: datetime) -> ChunkDraft:
-    given = valid.group(where, chunk, NewChunk)
+    given = valid.argument_group(where, chunk, NewChunk)
     embedding = checks.vector(f"{where}.embedding", given.embedding)
     return {
         "namespace": namespace,
-        "id": valid.identifier(f"{where}.id", given.id, _MOST.id),
-        "document_id": checks.name(f"{where}.document_id", given.document_id, _MOST.document_id),
+        "id": valid.identifier(f"{where}.id", given.id, _LIMITS.id),
+        "document_id": checks.name(f"{where}.document_id", given.document_id, _LIMITS.document_id),
         "chunk_index": valid.number(f"{where}.chunk_index", given.chunk_index),
         "dimensions": len(embedding) // 4,
         "norm": similarity.norm(similarity.unpack(embedding)),
         "created_at": now,
         "updated_at": None,
         "embedding": embedding,
-        "chunk_metadata": checks.encoded(f"{where}.chunk_metadata", given.chunk_metadata, _MOST.chunk_metadata),
-        "content": valid.content(f"{where}.content", given.content, _MOST.content),
+        "chunk_metadata": checks.encode_object(f"{where}.chunk_metadata", given.chunk_metadata, _LIMITS.chunk_metadata),
+        "content": valid.content(f"{where}.content", given.content, _LIMITS.content),
     }

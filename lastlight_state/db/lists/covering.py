@@ -117,8 +117,8 @@ class SelfJoin:
         covering, other = self._covering, self._covering.other
         same = sa.and_(*(self._table.c[name] == self._found.c[name] for name in covering.key))
         source: sa.FromClause = _InOrder(self._found, self._table, same)
-        selected = sa.select(*map(self.found, shown)).select_from(other.after(source) if other else source)
-        selected = selected.where(*map(self.found, conditions), *self._predicates())
+        selected = sa.select(*map(self.rewrite_element, shown)).select_from(other.after(source) if other else source)
+        selected = selected.where(*map(self.rewrite_element, conditions), *self._predicates())
         selected = through(selected, self._found, self._narrow.index)
         selected = through(selected, self._table, covering.index)
         return through(selected, other.table, other.index) if other else selected
@@ -133,11 +133,11 @@ class SelfJoin:
         if self._covering.only is not None:
             yield self._covering.only
 
-    def found(self, element: Any) -> Any:
+    def rewrite_element(self, element: Any) -> Any:
         """Rewrite an SQL element so that it reads the columns of the narrow index from that index."""
-        return replacement_traverse(element, {}, self._replaced)
+        return replacement_traverse(element, {}, self._replacement)
 
-    def _replaced(self, element: Any, **_: Any) -> Any:
+    def _replacement(self, element: Any, **_: Any) -> Any:
         return self._of_found(element) if getattr(element, "name", None) in self._names else None
 
     def _of_found(self, element: Any, **_: Any) -> Any:

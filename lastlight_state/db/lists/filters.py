@@ -44,7 +44,7 @@ class CompoundFilter:
     conditions: Callable[[str], Sequence[sa.ColumnElement[bool]]]
     ranges: bool = True
 
-    def filled(self, values: Sequence[Mapping[str, Any]], size: int) -> dict[str, Any]:
+    def parameters_for(self, values: Sequence[Mapping[str, Any]], size: int) -> dict[str, Any]:
         """Return the parameters of these values, padded to ``size`` values with None.
 
         A comparison with None matches no row.
@@ -163,10 +163,10 @@ class Filtered(Generic[RowT]):
         shape = (self, *sizes.items(), also)
         statement = SHAPES.get(shape)
         if statement is None:
-            statement = SHAPES.put(shape, Shaped(shape, partial(self._compiled, sizes, also), row=self.row))
+            statement = SHAPES.put(shape, Shaped(shape, partial(self._compile, sizes, also), row=self.row))
         return statement, values
 
-    def _compiled(self, sizes: Mapping[str, int], also: tuple[Any, ...], backend: Backend) -> Compiled:
+    def _compile(self, sizes: Mapping[str, int], also: tuple[Any, ...], backend: Backend) -> Compiled:
         conditions = [self._condition(name, size) for name, size in sizes.items()]
         make = self._beside if self._beside and backend.large_values_in_rows else self._make
         return Compiled(make(conditions, *also), backend)
@@ -185,5 +185,5 @@ def begins_with(name: str, column: sa.Column[Any]) -> sa.ColumnElement[bool]:
 
 def prefix_range(name: str, prefix: Any) -> Row:
     """Check a prefix, and return the parameters of `begins_with`."""
-    first = valid.sought(name, prefix)
+    first = valid.lookup_text(name, prefix)
     return {f"{name}_first": first, f"{name}_end": prefix_end(first)}

@@ -34,7 +34,7 @@ from lastlight_state.db.rows.statements import (
     Statement,
     Values,
     bind,
-    padded,
+    padded_parameters,
     size_for,
 )
 from lastlight_state.db.schema import columns
@@ -134,19 +134,19 @@ class Listing(Generic[RowT]):
         """
         chosen = {name: value for name, value in (given or {}).items() if value is not None}
         key = self.key_of(chosen, page_token)
-        shown = window(lambda size: self.placed(unit, chosen, key, size, also=also), limit)
+        shown = window(lambda size: self.rows_after(unit, chosen, key, size, also=also), limit)
         items, damaged = split_damaged(shown.rows)
         token = None if shown.last is None else pages.encode_token([self._name, chosen], shown.last)
         return Page.of({"items": items, "next_page_token": token, "damaged": damaged})
 
-    def placed(
+    def rows_after(
         self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int, *, also: Values = NO_VALUES
     ) -> KeyedRows[RowT]:
         """Return the next ``limit`` rows after ``key``, and the key of each of them."""
         if self._is_empty(chosen):
             return KeyedRows((), lambda _at: None)
         statement, values = self._statement(chosen, key, limit)
-        return keyed_rows(unit.readable(statement, {**values, **also}), self._key)
+        return keyed_rows(unit.rows_or_errors(statement, {**values, **also}), self._key)
 
     def count(self, unit: Unit, given: Mapping[str, Any], *, also: Values = NO_VALUES) -> int:
         """Return how many rows match the filters ``given``, on all pages together."""
@@ -170,7 +170,7 @@ class Listing(Generic[RowT]):
 
         Raises `InvalidValue` if it is not a key of this list.
         """
-        return pages.checked(key, self._kinds, nullable=True)
+        return pages.check_key(key, self._kinds, nullable=True)
 
     @property
     def orders_by_time(self) -> bool:
@@ -198,7 +198,7 @@ class Listing(Generic[RowT]):
                 valid.at_most(name, value, self._most)
                 size = size_for(len(value))
                 several.append((name, size))
-                values |= self._groups[name].filled(value, size)
+                values |= self._groups[name].parameters_for(value, size)
                 continue
             if name not in self._spread:
                 values |= value if isinstance(value, Mapping) else {name: value}
@@ -210,15 +210,15 @@ class Listing(Generic[RowT]):
                 continue
             size = size_for(len(unique))
             several.append((name, size))
-            values |= padded(name, unique, size)
+            values |= padded_parameters(name, unique, size)
         shape = (self, frozenset(chosen), tuple(several), key is not None, limit)
         statement = SHAPES.get(shape)
         if statement is None:
-            page = partial(self._filled, tuple(chosen), dict(several), key is not None, limit)
+            page = partial(self._compile_page, tuple(chosen), dict(several), key is not None, limit)
             statement = SHAPES.put(shape, Shaped(shape, page, row=self.row))
         return statement, values
 
-    def _filled(
+    def _compile_page(
         self, names: Sequence[str], several: Mapping[str, Any], paged: bool, limit: int, backend: Backend
     ) -> Compiled:
         """Return the compiled page for these filters.
@@ -236,11 +236,11 @@ class Listing(Generic[RowT]):
             ranges = self._ranges(names, several, leader, paged=paged, counted=not limit, backend=backend)
             form = Form(ranges, leader, self._key, backend, descending=self._descending)
             SHAPES.put(shape, form, form.size)
-        return form.filled(words, values, limit)
+        return form.fill_page(words, values, limit)
 
     def _leader(self, names: Sequence[str], several: Mapping[str, Any]) -> Leader | None:
         """Return the filter whose values are read as separate index ranges, if there is one."""
-        for name in self._ranged(several):
+        for name in self._range_names(several):
             if name in self._groups:
                 return self._groups[name].leader(name, several[name])
             column = self._spread[name]
@@ -250,7 +250,7 @@ class Listing(Generic[RowT]):
             return Leader(name, [column == bind(f"{name}_0", column)], (name,))
         return next((Leader(name, self._either[name]) for name in names if name in self._either), None)
 
-    def _ranged(self, several: Mapping[str, Any]) -> list[str]:
+    def _range_names(self, several: Mapping[str, Any]) -> list[str]:
         return sorted(several.keys() - self._walked, key=lambda name: (name in self._groups, name))
 
     def _ranges(
@@ -274,15 +274,15 @@ class Listing(Generic[RowT]):
         if paged:
             order = self._order if finding else self._sorting
             conditions.append(pages.after(order, descending=self._descending))
-        others = [*sorted(self._walked & several.keys()), *self._ranged(several)]
+        others = [*sorted(self._walked & several.keys()), *self._range_names(several)]
         others += [name for name in names if name in self._either]
         conditions += [self._any_of(name, several.get(name)) for name in others if not leader or name != leader.name]
         if counted:
-            return [self._counting(conditions)]
+            return [self._select_count(conditions)]
         leading = leader.conditions if leader else [sa.true()]
         return [self._range([*conditions, *([one] if leader else [])], finding) for one in leading]
 
-    def _counting(self, conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+    def _select_count(self, conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
         source = self._source if self._source is not None else self._order[0].table
         return sa.select(sa.func.count()).select_from(source).where(*conditions)
 
@@ -302,7 +302,9 @@ class Listing(Generic[RowT]):
         led = [condition.left for condition in conditions if isinstance(condition, Leading)]
         if finding is not None:
             found = finding.select(self._shown, conditions)
-            return found.order_by(*map(finding.found, self._directions([*led, *self._order]))).limit(limit_mark())
+            return found.order_by(*map(finding.rewrite_element, self._directions([*led, *self._order]))).limit(
+                limit_mark()
+            )
         shown = sa.select(*self._shown).where(*conditions)
         if self._source is not None:
             shown = shown.select_from(self._source)

@@ -42,10 +42,10 @@ def unpack(where: str, text: str) -> Any:
         padded = (text + "=" * (-len(text) % 4)).translate(_OTHER_ALPHABET)
         return orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (ValueError, TypeError):
-        raise damaged(where) from None
+        raise token_error(where) from None
 
 
-def damaged(where: str) -> InvalidValue:
+def token_error(where: str) -> InvalidValue:
     """Return the error for a text that `pack` did not produce, or that was changed afterwards."""
     return InvalidValue(where, "expected a token of an earlier call: this one is damaged, or made by something else")
 
@@ -201,7 +201,7 @@ def damaged_row(error: CorruptData) -> DamagedRow:
     return DamagedRow(table=error.table, key=error.key, column=error.column, problem=str(error))
 
 
-__all__ = ["LONGEST", "Page", "after", "after_values", "checked", "decode_token", "encode_token", "key"]
+__all__ = ["LONGEST", "Page", "after", "after_values", "check_key", "decode_token", "encode_token", "key"]
 
 #: The longest text in a key, in bytes. No database indexes a longer one.
 LONGEST = 4096
@@ -231,7 +231,7 @@ def decode_token(asked: Any, token: str | None) -> list[Any] | None:
                 )
             return key
         case _:
-            raise damaged("page_token")
+            raise token_error("page_token")
 
 
 def key(asked: Any, token: str | None, kinds: Sequence[Kind]) -> list[Any] | None:
@@ -240,10 +240,10 @@ def key(asked: Any, token: str | None, kinds: Sequence[Kind]) -> list[Any] | Non
     Raises `InvalidValue` for a damaged token, and for a token of another list or other filters.
     """
     found = decode_token(asked, token)
-    return None if found is None else checked(found, kinds)
+    return None if found is None else check_key(found, kinds)
 
 
-def checked(key: Sequence[Any], kinds: Sequence[Kind], *, nullable: bool = False) -> list[Any]:
+def check_key(key: Sequence[Any], kinds: Sequence[Kind], *, nullable: bool = False) -> list[Any]:
     """Check the parts of a token's key and return them as parameters of a statement. Times in texts become times.
 
     Anybody can forge a token, so a part of the wrong type raises `InvalidValue`. ``nullable`` permits None.
@@ -251,7 +251,7 @@ def checked(key: Sequence[Any], kinds: Sequence[Kind], *, nullable: bool = False
     try:
         return [None if part is None and nullable else _part(part, kind) for part, kind in zip(key, kinds, strict=True)]
     except (InvalidValue, TypeError, ValueError, OverflowError):
-        raise damaged("page_token") from None
+        raise token_error("page_token") from None
 
 
 def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) -> sa.ColumnElement[bool]:

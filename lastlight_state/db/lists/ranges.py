@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from lastlight_state.backends.base import Backend
 from lastlight_state.db.rows.compiled import Compiled
 from lastlight_state.db.rows.parameters import Bound, Gather
-from lastlight_state.db.rows.statements import quoted
+from lastlight_state.db.rows.statements import quote_word
 from lastlight_state.db.schema import columns
 
 #: The character around a mark. No statement contains it.
@@ -75,15 +75,15 @@ class Form:
         self._order = ", ".join(f"{quote(name)} {'DESC' if descending else 'ASC'}" for name in key)
         self._first = compiled[0]
         self._bound = [each.bound for each in compiled]
-        self._texts = [self._marked(each).split(_EDGE) for each in compiled]
+        self._texts = [self._mark_parameters(each).split(_EDGE) for each in compiled]
         self._gathers: dict[int, Gather] = {}
         self.size = sum(each.size for each in compiled)
 
-    def filled(self, words: Mapping[str, Sequence[str]], values: int, limit: int) -> Compiled:
+    def fill_page(self, words: Mapping[str, Sequence[str]], values: int, limit: int) -> Compiled:
         """Return the page for these words, this number of the leader's values, and this limit."""
-        filled = {name: ", ".join(map(quoted, several)) for name, several in words.items()}
+        filled = {name: ", ".join(map(quote_word, several)) for name, several in words.items()}
         filled[_LIMIT] = str(int(limit))
-        texts = [self._text(at, {**filled, **own}) for at, own in self._each(words, values)]
+        texts = [self._text(at, {**filled, **own}) for at, own in self._each_range(words, values)]
         if len(texts) == 1:
             return self._first.rewritten(texts[0], self._first.parameters)
         shown = f"SELECT {self._shown} FROM"
@@ -91,11 +91,11 @@ class Form:
         page = f"{shown} ({merged}) AS anon_1 ORDER BY {self._order} LIMIT {int(limit)}"
         return self._first.rewritten(page, self._gather(len(texts) // len(self._texts)))
 
-    def _each(self, words: Mapping[str, Sequence[str]], values: int) -> Iterator[tuple[int, Mapping[str, str]]]:
+    def _each_range(self, words: Mapping[str, Sequence[str]], values: int) -> Iterator[tuple[int, Mapping[str, str]]]:
         """Yield each range of the page: the index of its text, and the replacements for the marks of its value."""
         leader, texts = self._leader, range(len(self._texts))
         if leader is not None and leader.worded:
-            yield from ((0, {leader.name: quoted(word)}) for word in words[leader.name])
+            yield from ((0, {leader.name: quote_word(word)}) for word in words[leader.name])
             return
         template = self._bound[0].template
         for i in range(values):
@@ -106,7 +106,7 @@ class Form:
         parts = self._texts[at]
         return "".join(filled[part] if i % 2 else part for i, part in enumerate(parts))
 
-    def _marked(self, compiled: Compiled) -> str:
+    def _mark_parameters(self, compiled: Compiled) -> str:
         """Return the text of a range in which the named parameters of its value are replaced by marks."""
         bound, text = compiled.bound, compiled.sql
         for name in () if self._leader is None or bound.by_position else self._leader.parameters:
@@ -127,11 +127,11 @@ class Form:
         each = [(bound, renamed) for renamed in names for bound in self._bound]
         return self._bound[0]._replace(
             order=tuple(renamed.get(name, name) for bound, renamed in each for name in bound.order),
-            types=_renamed((bound.types, renamed) for bound, renamed in each),
-            converters=_renamed((bound.converters, renamed) for bound, renamed in each),
-            constants=_renamed((bound.constants, renamed) for bound, renamed in each),
+            types=_rename_keys((bound.types, renamed) for bound, renamed in each),
+            converters=_rename_keys((bound.converters, renamed) for bound, renamed in each),
+            constants=_rename_keys((bound.constants, renamed) for bound, renamed in each),
         )
 
 
-def _renamed(each: Iterable[tuple[Mapping[str, V], Mapping[str, str]]]) -> dict[str, V]:
+def _rename_keys(each: Iterable[tuple[Mapping[str, V], Mapping[str, str]]]) -> dict[str, V]:
     return {renamed.get(name, name): value for found, renamed in each for name, value in found.items()}

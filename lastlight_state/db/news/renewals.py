@@ -62,12 +62,12 @@ class RenewalBlock(unwinding.HeldResource, Generic[C]):
 
     __exit__ = unwinding.Exit(_leave)
 
-    def abandoned(self, handle: object) -> None:
+    def end_interrupted(self, handle: object) -> None:
         """Stop the renewals, without waiting for a renewal that is in progress."""
         self._ended.set()
 
     def _renew_until_ended(self) -> None:
-        while not self._ended.wait(self._interval) and not self.gone and self._renewed_once():
+        while not self._ended.wait(self._interval) and not self.is_gone and self._renewed_once():
             pass
 
     def _renewed_once(self) -> bool:

@@ -85,16 +85,16 @@ class Watch(Generic[K]):
         """Read the current values of these keys in the calling thread."""
         return self._read(keys)
 
-    def grown(self, known: Mapping[K, int], timeout: float) -> dict[K, int]:
+    def wait_for_growth(self, known: Mapping[K, int], timeout: float) -> dict[K, int]:
         """Wait up to ``timeout`` seconds until a value is greater than the known one.
 
         Return the keys that have grown.
         """
         with self._lock:
-            self._changed.wait_for(lambda: self._closed or self._grown(known), timeout)
+            self._changed.wait_for(lambda: self._closed or self._grown_values(known), timeout)
             if self._closed is not None:
                 raise StoreClosed("the store was closed while somebody waited") from self._closed
-            return self._grown(known)
+            return self._grown_values(known)
 
     def end(self) -> None:
         """Stop polling, and wake all waiting callers with `StoreClosed`. Waits for a poll that is in progress.
@@ -113,7 +113,7 @@ class Watch(Generic[K]):
             if thread is not threading.current_thread():
                 thread.join(max(until - time.monotonic(), 0.0))
 
-    def _grown(self, known: Mapping[K, int]) -> dict[K, int]:
+    def _grown_values(self, known: Mapping[K, int]) -> dict[K, int]:
         return {key: self._values[key] for key, value in known.items() if self._values.get(key, NOTHING_YET) > value}
 
     def _began(self, waiting: _Waiting[K]) -> None:
@@ -161,7 +161,7 @@ class Watch(Generic[K]):
     def _run(self, idle: Flag, news: Flag) -> None:
         took = 0.0
         while not self._is_over_after_rest(idle, news, took):
-            wanted = self._wanted(idle)
+            wanted = self._wanted_keys(idle)
             if not wanted:
                 return
             began = time.monotonic()
@@ -203,7 +203,7 @@ class Watch(Generic[K]):
             due = (max(each.interval, slow) if each.slows_down else each.interval for each in self._waiting)
             return min(due, default=0.0)
 
-    def _wanted(self, idle: Flag) -> list[K]:
+    def _wanted_keys(self, idle: Flag) -> list[K]:
         """Return the keys for which callers wait.
 
         Forgets blocks that were interrupted. If no block is left, the thread ends.
@@ -211,7 +211,7 @@ class Watch(Generic[K]):
         with self._lock:
             if idle.is_set():
                 return []
-            self._waiting = tuple(waiting for waiting in self._waiting if not waiting.gone)
+            self._waiting = tuple(waiting for waiting in self._waiting if not waiting.is_gone)
             if not self._waiting:
                 self._rest()
             return list({key for waiting in self._waiting for key in waiting.keys})
@@ -244,7 +244,7 @@ class _Waiting(HeldResource, AbstractContextManager[None], Generic[K]):
 
     __exit__ = Exit(_leave)
 
-    def abandoned(self, handle: object) -> None:
+    def end_interrupted(self, handle: object) -> None:
         """Remove this block, so that its keys are no longer polled."""
         self._watch._over(self)
 
@@ -275,13 +275,13 @@ class TimeLimit:
         self._end = time.monotonic() + seconds
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Return the seconds that are left, at least 0."""
         return max(0.0, self._end - time.monotonic())
 
     def look(self, call: Callable[[], T]) -> T:
         """Return the result of ``call``. Raises `BackendBusy` if the call waits for locks beyond the time limit."""
-        return within(self.left, call)
+        return within(self.seconds_left, call)
 
 
 class Arrivals(Generic[K]):
@@ -299,7 +299,7 @@ class Arrivals(Generic[K]):
 
     def wait(self, seconds: float) -> bool:
         """Wait up to ``seconds`` for the value to grow. Returns True if it has. A closed store raises `StoreClosed`."""
-        grown = self._watch.grown(self._known, seconds)
+        grown = self._watch.wait_for_growth(self._known, seconds)
         self._known.update(grown)
         return bool(grown)
 

@@ -60,7 +60,7 @@ def cell(entry: Any, dialect: Dialect, sealed: Sealing | None = None) -> Cell:
     return _cell(entry.keyname, entry.type.dialect_impl(dialect), next(_columns(entry.objects), None), dialect, sealed)
 
 
-def resealed(cell: Cell, dialect: Dialect, sealed: Sealing | None) -> Cell:
+def reseal_cell(cell: Cell, dialect: Dialect, sealed: Sealing | None) -> Cell:
     """Return the cell for the same column with the converter of another codec."""
     return cell if cell.sealed is None else _cell(cell.name, cell.sealed, cell.column, dialect, sealed)
 
@@ -68,20 +68,20 @@ def resealed(cell: Cell, dialect: Dialect, sealed: Sealing | None) -> Cell:
 def _cell(
     name: str, kind: TypeEngine[Any], column: sa.Column[Any] | None, dialect: Dialect, sealed: Sealing | None
 ) -> Cell:
-    convert: Any = (sealed and sealed.reading(kind)) or kind.result_processor(dialect, None)
+    convert: Any = (sealed and sealed.opener_of(kind)) or kind.result_processor(dialect, None)
     types = columns.stored_types(kind)
     shape = None if column is None else column.info.get("shape")
     if shape is not None and convert is None:  # the driver converts the value
         types = (shape,)
     elif shape is not None:
-        convert = _shaped(converter(convert), shape)
+        convert = _shape_checker(converter(convert), shape)
     own = None if binding_of(kind) is None else kind
     if isinstance(convert, Keyed):
         return Cell(name, convert.convert, types, column, convert.keys, sealed=own)
     return Cell(name, convert, types, column, sealed=own)
 
 
-def placed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+def place_keys(cells: Sequence[Cell]) -> tuple[Cell, ...]:
     """Return the cells with the positions of their key columns filled in.
 
     Raises TypeError if a key column is not in the result.
@@ -139,7 +139,7 @@ def _key(cells: Sequence[Cell], row: Sequence[Any], table: str) -> Any:
     return key[0] if len(key) == 1 else tuple(key) or None
 
 
-def _shaped(convert: Callable[[Any], Any], shape: type) -> Callable[[Any], Any]:
+def _shape_checker(convert: Callable[[Any], Any], shape: type) -> Callable[[Any], Any]:
     """Return a converter of JSON that raises TypeError for a value that is neither of this shape nor null."""
 
     def read(value: Any) -> Any:

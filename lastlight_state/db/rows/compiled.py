@@ -86,7 +86,7 @@ class Compiled:
         if not self.seals:
             return self
         other = copy(self)
-        other._cells = tuple(batches.resealed(cell, self._dialect, sealed) for cell in self._cells)
+        other._cells = tuple(batches.reseal_cell(cell, self._dialect, sealed) for cell in self._cells)
         other._use(sealed)
         return other
 
@@ -98,7 +98,7 @@ class Compiled:
 
     def _use(self, sealed: sealing.Sealing | None) -> None:
         """Make the functions that convert parameters and rows, for a store with this codec."""
-        writing = sealing.plain_writing if sealed is None else sealed.writing
+        writing = sealing.plain_writing if sealed is None else sealed.sealer_of
         own = {
             name: convert for name, kind in self._sealed_parameters.items() if (convert := writing(kind)) is not None
         }
@@ -106,7 +106,7 @@ class Compiled:
         self._batches: Batches | None = None
         #: The driver's parameters of values by name. Raises `InvalidValue` for one that is wrong.
         self.parameters: Gather = self.bound.gather()
-        self._cells = batches.placed(self._cells)
+        self._cells = batches.place_keys(self._cells)
         #: One stored row as Python values by column name. Raises `CorruptData` where one cannot be read.
         self.row: BuildOne
         self.row, self._build = builders(

@@ -107,16 +107,16 @@ def gatherer(
     scope |= {f"constant_{at[name]}": value for name, value in constants.items() if name in at}
     scope |= {f"convert_{at[name]}": converter(convert) for name, convert in converters.items() if name in at}
     beside = {at[name]: _beside(convert) for name, convert in converters.items() if name in at}
-    everything = _joined(at.values())
+    everything = _join_parts(at.values())
     lines = [
-        *(f"{value} = {_given(name, value, scope)}" for name, value in at.items()),
-        f"if (kinds := ({_joined(f'{value}.__class__' for value in at.values())})) not in known:",
+        *(f"{value} = {_value_expression(name, value, scope)}" for name, value in at.items()),
+        f"if (kinds := ({_join_parts(f'{value}.__class__' for value in at.values())})) not in known:",
         f"    judge(({everything}), kinds)",
         *gate.refusals(),
         *(f"if {v} is not None: {v} = convert_{v}({v}{beside[v]})" for v in at.values() if v in beside),
-        f"return [{_joined(at[name] for name in order)}]"
+        f"return [{_join_parts(at[name] for name in order)}]"
         if by_position
-        else f"return {{{_joined(f'{name!r}: {value}' for name, value in at.items())}}}",
+        else f"return {{{_join_parts(f'{name!r}: {value}' for name, value in at.items())}}}",
     ]
     head = f"def gather(values, {', '.join(f'{name}={name}' for name in scope)}):\n"
     exec(head + "".join(f"    {line}\n" for line in lines), scope)  # noqa: S102
@@ -133,7 +133,7 @@ def converter(convert: Convert | Keyed) -> Callable[..., Any]:
 
 
 def _beside(convert: Convert | Keyed) -> str:
-    return f", ({_joined(f'values[{name!r}]' for name in convert.keys)})" if isinstance(convert, Keyed) else ""
+    return f", ({_join_parts(f'values[{name!r}]' for name in convert.keys)})" if isinstance(convert, Keyed) else ""
 
 
 class Bound(NamedTuple):
@@ -151,11 +151,11 @@ class Bound(NamedTuple):
         return gatherer(self.order, self.types, self.converters, self.constants, by_position=self.by_position)
 
 
-def _joined(parts: Iterable[str]) -> str:
+def _join_parts(parts: Iterable[str]) -> str:
     return "".join(f"{part}, " for part in parts)
 
 
-def _given(name: str, value: str, scope: Mapping[str, Any]) -> str:
+def _value_expression(name: str, value: str, scope: Mapping[str, Any]) -> str:
     constant = f"constant_{value}"
     return f"values.get({name!r}, {constant})" if constant in scope else f"values[{name!r}]"
 
@@ -276,6 +276,6 @@ def _expression(i: int, convert: Convert | None, places: Sequence[int] | None) -
     if convert is None:
         return value
     inlined = _INLINED.get(convert)
-    beside = f", ({_joined(f'v{place}' for place in places)})" if places else ""
+    beside = f", ({_join_parts(f'v{place}' for place in places)})" if places else ""
     converted = f"c{i}({value}{beside})" if inlined is None else inlined.format(value)
     return f"None if {value} is None else {converted}"

@@ -116,7 +116,7 @@ class Record(BaseModel):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         values = self.__dict__
-        telling = [(name, _shown(value)) for name, value in values.items() if _tells(name, value)]
+        telling = [(name, _repr_value(value)) for name, value in values.items() if _tells(name, value)]
         yield from telling or ((name, value) for name, value in values.items() if isinstance(value, _NUMBERS))
 
 
@@ -186,7 +186,7 @@ def _tells(name: str, value: Any) -> bool:
     return isinstance(value, Record) or (name in TELLING and isinstance(value, _SCALARS))
 
 
-def _shown(value: Any) -> Any:
+def _repr_value(value: Any) -> Any:
     """Return a value as it appears in a repr: a time as in JSON, a long text cut off."""
     if isinstance(value, datetime):
         return iso_text(value)

@@ -111,14 +111,14 @@ class Shaped(Statement[RowT]):
 
 
 @overload
-def prepared(element: sa.Executable) -> Statement: ...
+def statement_of(element: sa.Executable) -> Statement: ...
 
 
 @overload
-def prepared(element: sa.Executable, row: type[RowT]) -> Statement[RowT]: ...
+def statement_of(element: sa.Executable, row: type[RowT]) -> Statement[RowT]: ...
 
 
-def prepared(element: sa.Executable, row: Any = None) -> Any:
+def statement_of(element: sa.Executable, row: Any = None) -> Any:
     """Return the `Statement` for an SQLAlchemy statement, whose rows have the type ``row``."""
     return Statement(element, row=row)
 
@@ -161,10 +161,10 @@ def number(value: int) -> sa.ColumnElement[int]:
 
 def constant(word: str) -> sa.ColumnElement[str]:
     """Return a word written into the SQL text, so that a partial index on that word can be used."""
-    return sa.literal_column(quoted(word), columns.Text)
+    return sa.literal_column(quote_word(word), columns.Text)
 
 
-def quoted(word: str) -> str:
+def quote_word(word: str) -> str:
     """Return a word as an SQL literal. Raises ValueError for anything but letters and underscores."""
     if not word.replace("_", "").isalpha():
         raise ValueError(word)
@@ -182,7 +182,7 @@ def size_for(count: int) -> int:
     return SIZES[bisect_left(SIZES, count)]
 
 
-def padded(name: str, values: Sequence[Any], size: int) -> Row:
+def padded_parameters(name: str, values: Sequence[Any], size: int) -> Row:
     """Return these values as parameters ``<name>_0`` … ``<name>_{size-1}``.
 
     Unused parameters are None, which equals no stored value.
@@ -201,8 +201,8 @@ class AnyOf:
         self.condition: sa.ColumnElement[bool] = column.in_(self.parameters)
 
     def of(self, values: Sequence[Any]) -> Row:
-        """Return the parameters for at most ``size`` values, padded as by `padded`."""
-        return padded(self._name, values, self._size)
+        """Return the parameters for at most ``size`` values, padded as by `padded_parameters`."""
+        return padded_parameters(self._name, values, self._size)
 
 
 class Family(Generic[RowT]):
@@ -230,9 +230,9 @@ class Family(Generic[RowT]):
         if names is None:
             names = self._names[size] = tuple(f"{self._name}_{i}" for i in range(size))
         shape = self, size
-        statement = SHAPES.get(shape) or SHAPES.put(shape, Shaped(shape, partial(self._compiled, size), row=self.row))
+        statement = SHAPES.get(shape) or SHAPES.put(shape, Shaped(shape, partial(self._compile, size), row=self.row))
         return statement, dict(zip(names, [*values, *[values[-1]] * (size - len(values))], strict=True))
 
-    def _compiled(self, size: int, backend: Backend) -> Compiled:
+    def _compile(self, size: int, backend: Backend) -> Compiled:
         made = self._make([sa.bindparam(name) for name in self._names[size]])
         return made.on(backend) if isinstance(made, Statement) else Compiled(made, backend)

@@ -59,13 +59,13 @@ def insert_computed(table: sa.Table, values: Mapping[str, sa.ColumnElement[Any]]
 # So one statement takes any number of values, and is compiled once.
 
 
-def listed(parameter: str) -> Any:
+def elements_table(parameter: str) -> Any:
     """Return a table of the elements of a JSON array, one per row. The parameter holds the array as text."""
     return elements_of(sa.bindparam(parameter, type_=columns.Text)).table_valued(sa.column("value"), name=parameter)
 
 
 def as_list(values: Sequence[Any]) -> str:
-    """Return checked values as the parameter that `listed` reads."""
+    """Return checked values as the parameter that `elements_table` reads."""
     return codec.encode_sound(values).decode()
 
 
@@ -113,7 +113,7 @@ class Chain(Generic[RowT]):
         return sa.select(*head.c, *new).select_from(head).join(tail, sa.true())
 
 
-def inserted(made: Mapping[str, Any]) -> Row:
+def inserted_row(made: Mapping[str, Any]) -> Row:
     """Return the ``returning`` columns of the row that a chain inserted, without their prefix ``new_``."""
     return {name[len(NEW) :]: value for name, value in made.items() if name.startswith(NEW)}
 
@@ -134,14 +134,14 @@ P = ParamSpec("P")
 
 
 @overload
-def shaped(make: Callable[P, Chain[RowT]]) -> Callable[P, Chain[RowT]]: ...
+def cache_statements(make: Callable[P, Chain[RowT]]) -> Callable[P, Chain[RowT]]: ...
 
 
 @overload
-def shaped(make: Callable[P, Statement[RowT]]) -> Callable[P, Statement[RowT]]: ...
+def cache_statements(make: Callable[P, Statement[RowT]]) -> Callable[P, Statement[RowT]]: ...
 
 
-def shaped(make: Callable[..., Any]) -> Callable[..., Any]:
+def cache_statements(make: Callable[..., Any]) -> Callable[..., Any]:
     """Cache the compiled statements or chains that this function makes, by its arguments, within a limit of bytes."""
 
     @wraps(make)

@@ -113,14 +113,14 @@ class Base(DeclarativeBase):
 
     def __repr__(self) -> str:
         """Return the row's key, status and name. Shows nothing personal, and reads nothing from the database."""
-        keys, others = _told(type(self))
+        keys, others = _repr_attributes(type(self))
         known: dict[str, Any] = dict(zip(keys, inspect(self).identity or (), strict=False)) | vars(self)
         told = ", ".join(f"{name}={known[name]!r}" for name in (*keys, *others) if name and name in known)
         return f"{type(self).__name__}({told})"
 
 
 @cache
-def _told(model: type[Base]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _repr_attributes(model: type[Base]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return a model's key attributes ("" for a personal one), and those for names and vocabulary words."""
     columns = {name: column for name, column in model.__mapper__.columns.items() if not is_personal(column)}
     names = {column: name for name, column in columns.items()}

@@ -33,7 +33,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from lastlight_state import codec
 from lastlight_state.backends.facts import Form
-from lastlight_state.clock import aware_utc, exact_iso_text, iso_text, iso_time, spelled
+from lastlight_state.clock import aware_utc, exact_iso_text, iso_text, iso_time, parse_foreign_time
 
 _NO_LIMIT = 2**40
 
@@ -212,7 +212,7 @@ class CodePoints(sa.sql.expression.UnaryExpression[str]):
 
 
 @compiles(CodePoints, "postgresql")
-def _collated(element: CodePoints, compiler: SQLCompiler, **options: Any) -> str:
+def _compile_collation(element: CodePoints, compiler: SQLCompiler, **options: Any) -> str:
     return f'{compiler.process(element.element, **options)} COLLATE "C"'
 
 
@@ -243,7 +243,7 @@ def read_time(text: str | None) -> datetime | None:
 
 
 def _read_spelled(text: str | None) -> datetime | None:
-    moment = spelled(text)
+    moment = parse_foreign_time(text)
     if moment is None and text is not None:
         raise ValueError("no time")
     return moment

@@ -70,7 +70,7 @@ class TableFacts:
     storage: str = ""
 
 
-def described(
+def describe_table(
     holds: str,
     *,
     pruned_as: Collection[str] = (),
@@ -194,12 +194,12 @@ def contents(table: sa.Table, *, but: Collection[str] = (), redacted: bool = Fal
     return tuple(one for one in found if not redacted or one.info.get("redacted", True))
 
 
-def emptied(given: Iterable[sa.Column[Any]]) -> dict[str, Any]:
+def empty_values(given: Iterable[sa.Column[Any]]) -> dict[str, Any]:
     """Return the values of an UPDATE that sets these columns to NULL or to their empty value."""
     return {one.name: sa.null() for one in given}
 
 
-def forgotten(table: sa.Table, person: sa.ColumnElement[str]) -> dict[str, Any]:
+def values_without_person(table: sa.Table, person: sa.ColumnElement[str]) -> dict[str, Any]:
     """Return the values of an UPDATE that clears a person's name from the columns that `names` returns."""
     return {one.name: sa.func.nullif(one, person) for one in names(table)}
 
@@ -216,7 +216,7 @@ def vocabularies(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], C
                 yield column, column.info["words"]
 
 
-def shaped(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], type]]:
+def shaped_columns(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], type]]:
     """Return the JSON columns whose values must all be dicts or all be lists, each with that type."""
     for table in tables:
         for column in table.columns:

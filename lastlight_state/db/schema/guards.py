@@ -166,19 +166,19 @@ class Key:
     nullable: tuple[str, ...] = ()
 
     @property
-    def named(self) -> tuple[str, ...]:
+    def key_columns(self) -> tuple[str, ...]:
         """Return the columns whose change could give a row the same key as another row."""
         return (*self.columns, *(self.among[:1] if self.among else ()))
 
-    def taken(self, table: str) -> str:
+    def taken_condition(self, table: str) -> str:
         """Return a condition for a trigger on SQLite: true if another row already has the new row's key."""
-        same = [self._same(column) for column in self.columns]
+        same = [self._equal_condition(column) for column in self.columns]
         some = [f"{{row}}{self.among[0]} = {self.among[1]}"] if self.among else []
         there = " AND ".join([*same, *(one.format(row="") for one in some), "rowid <> OLD.rowid"])
         taken = f"EXISTS (SELECT 1 FROM {table} WHERE {there})"
         return " AND ".join([*(one.format(row="NEW.") for one in some), taken])
 
-    def _same(self, column: str) -> str:
+    def _equal_condition(self, column: str) -> str:
         if column in self.nullable:
             return f"coalesce({column}, '') = coalesce(NEW.{column}, '')"
         return f"{column} = NEW.{column}"
@@ -186,7 +186,7 @@ class Key:
 
 def declare(guards: Iterable[Guard]) -> tuple[Guard, ...]:
     """Add guards to the central schema. Trigger names are unique in it."""
-    declared = _declared(Base.metadata)
+    declared = _declared_guards(Base.metadata)
     added = tuple(guards)
     for guard in added:
         if guard.name in declared:
@@ -197,7 +197,7 @@ def declare(guards: Iterable[Guard]) -> tuple[Guard, ...]:
 
 def declared_guards(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
     """Return all guards of the schema, in the order of declaration."""
-    return tuple(_declared(metadata).values())
+    return tuple(_declared_guards(metadata).values())
 
 
 def append_only(table: str, *, permit: Literal["any", "reset"] = "any") -> tuple[Guard, ...]:
@@ -235,13 +235,13 @@ def _no_replacing_update(table: str, keys: Sequence[Key]) -> Guard:
     It refuses an update only if another row has the new key, because it cannot tell the update in an upsert from
     ``UPDATE OR REPLACE``.
     """
-    named = dict.fromkeys(column for key in keys for column in key.named)
+    named = dict.fromkeys(column for key in keys for column in key.key_columns)
     return Guard(
         f"{table}_keys_stay",
         table,
         "update",
         f"rows of {table} are never replaced",
-        when=" OR ".join(["NEW.rowid <> OLD.rowid", *(f"({key.taken(table)})" for key in keys)]),
+        when=" OR ".join(["NEW.rowid <> OLD.rowid", *(f"({key.taken_condition(table)})" for key in keys)]),
         of=(*ROWID, *named),
         only="sqlite",
         replacing=True,
@@ -255,7 +255,7 @@ def keep_spelling(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
     update is refused only if it changes the time.
     """
     made = (guard for table in metadata.sorted_tables for guard in _spelling_of(table))
-    return declare(guard for guard in made if guard.name not in _declared(metadata))
+    return declare(guard for guard in made if guard.name not in _declared_guards(metadata))
 
 
 def _spelling_of(table: Table) -> Iterator[Guard]:
@@ -266,7 +266,7 @@ def _spelling_of(table: Table) -> Iterator[Guard]:
     odd = [f"strftime('%Y-%m-%dT%H:%M:%fZ', NEW.{name}, '+0 days') IS DISTINCT FROM NEW.{name}" for name in names]
     changed = [f"(NEW.{name} IS DISTINCT FROM OLD.{name} AND {one})" for name, one in zip(names, odd, strict=True)]
     yield Guard(f"{table.name}_times_new", table.name, "insert", message, when=" OR ".join(odd), only="sqlite")
-    if f"{table.name}_no_update" not in _declared(table.metadata):
+    if f"{table.name}_no_update" not in _declared_guards(table.metadata):
         when = " OR ".join(changed)
         yield Guard(f"{table.name}_times_set", table.name, "update", message, when=when, of=names, only="sqlite")
 
@@ -288,11 +288,11 @@ def _words_of(column: Column[Any], words: Iterable[str]) -> Iterator[Guard]:
     message = f"{name} of {table} is one of: {', '.join(known)}"
     odd = f"NEW.{name} NOT IN ({', '.join(map(literal, known))})"
     yield Guard(f"{table}_{name}_word_new", table, "insert", message, when=odd, permit="any")
-    if f"{table}_no_update" not in _declared(column.table.metadata):
+    if f"{table}_no_update" not in _declared_guards(column.table.metadata):
         changed = f"NEW.{name} IS DISTINCT FROM OLD.{name} AND {odd}"
         yield Guard(f"{table}_{name}_word_set", table, "update", message, when=changed, of=(name,), permit="any")
 
 
-def _declared(metadata: MetaData) -> dict[str, Guard]:
+def _declared_guards(metadata: MetaData) -> dict[str, Guard]:
     found: dict[str, Guard] = metadata.info.setdefault(_KEY, {})
     return found

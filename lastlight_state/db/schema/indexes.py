@@ -59,12 +59,12 @@ def _true(_element: RepeatedPredicate, _compiler: SQLCompiler, **_options: Any) 
     return "true"
 
 
-def beginning(column: ColumnElement[str], chars: int) -> ColumnElement[str]:
+def first_chars(column: ColumnElement[str], chars: int) -> ColumnElement[str]:
     """Return the first characters of a text column, short enough for an index entry."""
     return func.substr(column, literal_column("1"), literal_column(str(chars)), type_=column.type)
 
 
-def unindexed(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+def hide_from_indexes(condition: ColumnElement[bool]) -> ColumnElement[bool]:
     """Rewrite the condition so that no index can serve it, for statements that must find their rows by key."""
     return case((condition, true()), else_=false())
 
@@ -84,7 +84,7 @@ class Leading(BinaryExpression[bool]):
 
 
 @compiles(Leading, "postgresql")
-def _listed(element: Leading, compiler: SQLCompiler, **options: Any) -> str:
+def _compile_leading(element: Leading, compiler: SQLCompiler, **options: Any) -> str:
     return compiler.process(element.left.in_([element.right, element.right]), **options)
 
 

@@ -23,7 +23,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.schema import columns, envelopes
 from lastlight_state.db.schema.envelopes import ALONE, BOUND, MAGIC, NO_KEY, TEXT, Envelope
 from lastlight_state.errors import InvalidValue, PayloadTooLarge, SealedValue
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 
 #: The names of envelopes, for other modules.
 MEMBER, BOUND_BYTES, envelope = envelopes.MEMBER, envelopes.BOUND_BYTES, envelopes.envelope
@@ -177,14 +177,14 @@ class Sealing:
 
     def key_id(self) -> str:
         """Return the id of the key with which the codec currently seals."""
-        return self._encoded(b"", b"")[0]
+        return self._seal_data(b"", b"")[0]
 
     def is_current(self, found: Any, key_id: str) -> bool:
         """True if a stored value is sealed with the key of this id, and in the version that this codec writes."""
         parts = envelope(found)
         return parts is not None and parts.key_id == key_id and parts.version == (BOUND if self.binds else ALONE)
 
-    def writing(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | Keyed | None:
+    def sealer_of(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | Keyed | None:
         """Return the converter that seals a parameter of this type; None if the type is not sealed."""
         binding = binding_of(kind)
         if binding is None:
@@ -194,7 +194,7 @@ class Sealing:
             return lambda value: cell(value, b"")
         return Keyed(binding.keys, lambda value, key: cell(value, binding.context(key)))
 
-    def reading(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | Keyed | None:
+    def opener_of(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | Keyed | None:
         """Return the converter that opens a stored value of this type; None if the type is not sealed."""
         binding = binding_of(kind)
         if binding is None:
@@ -213,10 +213,10 @@ class Sealing:
             if self._refuses and not binding.stays_plain(found):
                 raise SealedValue("stands in plain, where a sealed value is expected", key_id=NO_KEY)
             return found
-        data = self._opened(parts, binding, key)
+        data = self._open_envelope(parts, binding, key)
         return data if isinstance(found, bytes) else json.decode(data)
 
-    def _opened(self, parts: Envelope, binding: Binding, key: Sequence[Any]) -> bytes:
+    def _open_envelope(self, parts: Envelope, binding: Binding, key: Sequence[Any]) -> bytes:
         version, key_id, data = parts
         if key_id == NO_KEY and version == ALONE:
             if self._refuses:
@@ -224,29 +224,29 @@ class Sealing:
             return data
         _refuse_version(version)
         if version == BOUND and not self.binds:
-            raise _sealed(key_id, "it is bound to its row, and the codec takes no context")
+            raise _sealed_error(key_id, "it is bound to its row, and the codec takes no context")
         if version == ALONE and self.binds and self._refuses:
-            raise _sealed(key_id, "it is not bound to its row")
+            raise _sealed_error(key_id, "it is not bound to its row")
         context = {"context": binding.context(key) if version == BOUND else b""} if self.binds else {}
         try:
             found = self._codec.decode(key_id, data, **context)
         except Exception as error:  # the caller's codec may raise anything
-            raise _sealed(key_id, f"the codec cannot open it: {type(error).__name__}") from error
+            raise _sealed_error(key_id, f"the codec cannot open it: {type(error).__name__}") from error
         if not isinstance(found, bytes):
-            raise _sealed(key_id, f"decode() must return bytes, got {type(found).__name__}")
+            raise _sealed_error(key_id, f"decode() must return bytes, got {type(found).__name__}")
         return bytes(found)
 
     def _json_cell(self, text: str, context: bytes) -> str:
-        return envelopes.json_envelope(self._version, *self._encoded(text.encode(), context))
+        return envelopes.json_envelope(self._version, *self._seal_data(text.encode(), context))
 
     def _bytes_cell(self, value: bytes, context: bytes) -> bytes:
-        return envelopes.bytes_envelope(self._version, *self._encoded(value, context))
+        return envelopes.bytes_envelope(self._version, *self._seal_data(value, context))
 
     @property
     def _version(self) -> int:
         return BOUND if self.binds else ALONE
 
-    def _encoded(self, data: bytes, context: bytes) -> tuple[str, bytes]:
+    def _seal_data(self, data: bytes, context: bytes) -> tuple[str, bytes]:
         """Seal data with the codec. Return the key id and bytes.
 
         Raises `InvalidValue` if they do not fit in an envelope.
@@ -298,7 +298,7 @@ def _plain_bytes_cell(value: bytes) -> bytes:
     return envelopes.bytes_envelope(ALONE, NO_KEY, value) if value.startswith(MAGIC) else value
 
 
-def _unsealed(value: Any) -> bytes | None:
+def _plain_data(value: Any) -> bytes | None:
     """Return the data in an envelope that has no key id. Return None if the value is no envelope.
 
     Raises `SealedValue`.
@@ -308,7 +308,7 @@ def _unsealed(value: Any) -> bytes | None:
     if parts.key_id == NO_KEY and parts.version == ALONE:
         return parts.data
     _refuse_version(parts.version)
-    raise _sealed(parts.key_id, "the store was opened without a codec")
+    raise _sealed_error(parts.key_id, "the store was opened without a codec")
 
 
 def _refuse_version(version: int) -> None:
@@ -318,8 +318,8 @@ def _refuse_version(version: int) -> None:
         )
 
 
-def _sealed(key_id: str, problem: str) -> SealedValue:
-    return SealedValue(f"is sealed with the key {shown(key_id)}: {problem}", key_id=key_id)
+def _sealed_error(key_id: str, problem: str) -> SealedValue:
+    return SealedValue(f"is sealed with the key {repr_of(key_id)}: {problem}", key_id=key_id)
 
 
 def _plain_json_of_text(text: str | None) -> Any:
@@ -330,12 +330,12 @@ def _plain_json_of_text(text: str | None) -> Any:
 
 
 def _plain_json(found: Any) -> Any:
-    if found.__class__ is dict and MEMBER in found and (data := _unsealed(found)) is not None:
+    if found.__class__ is dict and MEMBER in found and (data := _plain_data(found)) is not None:
         return json.decode(data)
     return found
 
 
 def _plain_bytes(found: bytes | None) -> bytes | None:
-    if found is not None and found.startswith(MAGIC) and (data := _unsealed(found)) is not None:
+    if found is not None and found.startswith(MAGIC) and (data := _plain_data(found)) is not None:
         return data
     return found

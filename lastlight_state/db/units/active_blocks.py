@@ -24,16 +24,16 @@ class ActiveBlock(HeldResource):
 
     __exit__ = Exit(_leave)
 
-    def abandoned(self, handle: object) -> None:
+    def end_interrupted(self, handle: object) -> None:
         """Remove the block of a task that will not resume."""
         if self._blocks.get(self._user) is self:
             self._blocks.pop(self._user, None)
 
 
 class Blocks(dict[object, ActiveBlock]):
-    """The open transaction blocks by thread or task. An interrupted block may remain listed; it is then `gone`."""
+    """The open transaction blocks by thread or task. An interrupted block may remain listed; it is then `is_gone`."""
 
-    def entered(self, *, by_task: bool) -> ActiveBlock:
+    def new_block(self, *, by_task: bool) -> ActiveBlock:
         """Return a block for this thread to enter. With ``by_task``, return one only for this asyncio task."""
         return ActiveBlock(self, _task() if by_task else threading.get_ident())
 
@@ -47,7 +47,7 @@ class Blocks(dict[object, ActiveBlock]):
 
     def _has(self, user: object) -> bool:
         block = self.get(user)
-        return block is not None and not block.gone
+        return block is not None and not block.is_gone
 
 
 def _task() -> object:

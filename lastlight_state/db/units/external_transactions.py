@@ -30,7 +30,7 @@ _OURS = f"^({'|'.join(RESERVED_PREFIXES)})|^({'|'.join(sorted(RESERVED_NAMES))})
 
 
 @block
-def joined(scope: StoreScope, given: Connection | Session) -> Iterator[Unit]:
+def join_transaction(scope: StoreScope, given: Connection | Session) -> Iterator[Unit]:
     """Return a unit inside the transaction of a caller's connection or session.
 
     Raises `MisuseError` for other objects.
@@ -92,7 +92,7 @@ def _undone_together(connection: Connection, unit: Unit, session: Session | None
 
 
 def _in_a_savepoint(connection: Connection, unit: Unit) -> Iterator[None]:
-    unit.plain(f"SAVEPOINT {_SAVEPOINT}")
+    unit.control(f"SAVEPOINT {_SAVEPOINT}")
     with _Watch(connection, unit) as watch:
         try:
             yield
@@ -101,12 +101,12 @@ def _in_a_savepoint(connection: Connection, unit: Unit) -> Iterator[None]:
             if not watch.lost:
                 unit.undo_to(_SAVEPOINT)
             raise
-        unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        unit.control(f"RELEASE SAVEPOINT {_SAVEPOINT}")
 
 
 def undo(unit: Unit) -> None:
     """Roll back everything that the block has written so far."""
-    unit.plain(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+    unit.control(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
 
 
 class _Watch(HeldResource, AbstractContextManager["_Watch"]):
@@ -130,7 +130,7 @@ class _Watch(HeldResource, AbstractContextManager["_Watch"]):
             "release_savepoint": self._release,
             "rollback_savepoint": self._lose_savepoint,
             "before_cursor_execute": self._send,
-            "after_cursor_execute": self._sent,
+            "after_cursor_execute": self._check_search_path,
         }
 
     def __enter__(self) -> Self:
@@ -144,7 +144,7 @@ class _Watch(HeldResource, AbstractContextManager["_Watch"]):
 
     __exit__ = Exit(_leave)
 
-    def abandoned(self, handle: object) -> None:
+    def end_interrupted(self, handle: object) -> None:
         """Stop listening to the connection's events."""
         self._end()
 
@@ -173,7 +173,7 @@ class _Watch(HeldResource, AbstractContextManager["_Watch"]):
         if ending_word(statement):
             self._refuse()
 
-    def _sent(self, _: Connection, __: object, statement: str, *___: object) -> None:
+    def _check_search_path(self, _: Connection, __: object, statement: str, *___: object) -> None:
         if "search_path" in statement.lower():
             self._unit.backend.refuse_other_tables(self._unit.checkout, _OURS)
 
@@ -209,16 +209,16 @@ class _Follower:
 
     def __init__(self, connection: Connection) -> None:
         self._waiting: list[_Waiting] = []
-        event.listen(connection, "commit", self._committed)
+        event.listen(connection, "commit", self._commit)
         event.listen(connection, "rollback", self._rolled_back)
-        event.listen(connection, "release_savepoint", self._released)
+        event.listen(connection, "release_savepoint", self._release_savepoint)
         event.listen(connection, "rollback_savepoint", self._undone)
 
     def follow(self, waiting: _Waiting) -> None:
         """Keep these hooks until the connection's transaction ends."""
         self._waiting.append(waiting)
 
-    def _committed(self, connection: Connection) -> None:
+    def _commit(self, connection: Connection) -> None:
         waiting, self._waiting = self._waiting, []
         if waiting:
             connection.connection.commit()
@@ -228,7 +228,7 @@ class _Follower:
     def _rolled_back(self, connection: Connection) -> None:
         self._waiting = []
 
-    def _released(self, connection: Connection, name: str, context: Any) -> None:
+    def _release_savepoint(self, connection: Connection, name: str, context: Any) -> None:
         for one in self._waiting:
             one.savepoints.discard(name)
 

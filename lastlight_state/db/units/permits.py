@@ -13,7 +13,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import bind, statement_of
 from lastlight_state.db.schema import columns
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.ids import new_id
@@ -29,9 +29,9 @@ _TOMBSTONES = sa.Table(
 )
 _permit = bind("receipt_id", _PERMITS.c.receipt_id)
 
-_GRANT = prepared(sa.insert(_PERMITS).values(receipt_id=_permit))
-_REVOKE = prepared(sa.delete(_PERMITS).where(_PERMITS.c.receipt_id == _permit))
-_BURY = prepared(
+_GRANT = statement_of(sa.insert(_PERMITS).values(receipt_id=_permit))
+_REVOKE = statement_of(sa.delete(_PERMITS).where(_PERMITS.c.receipt_id == _permit))
+_BURY = statement_of(
     insert(_TOMBSTONES)
     .values({column.name: bind(column.name, column) for column in _TOMBSTONES.columns})
     .on_conflict_do_nothing()
@@ -39,7 +39,7 @@ _BURY = prepared(
 
 
 @contextmanager
-def permitted(unit: Unit, receipt_id: str | None = None) -> Iterator[str]:
+def permit_deletion(unit: Unit, receipt_id: str | None = None) -> Iterator[str]:
     """Let the unit delete rows in this block.
 
     Yields the permit's name: the receipt's id, or a new id without a receipt. If the block raises, the unit must be

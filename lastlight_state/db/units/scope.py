@@ -3,11 +3,11 @@
 A repository hands over a *work*: a function of the `Unit` it runs in. It may be run again as a whole if the database
 was busy. These ways to run it differ only in what surrounds it:
 
-``reading``   no transaction; each SELECT sees the latest commit
-``viewing``   all SELECTs see one snapshot
-``once``      one statement that is a whole unit by itself; one round trip
-``apart``     one statement that no transaction may surround, such as VACUUM
-``writing``   a transaction
+``read``                 no transaction; each SELECT sees the latest commit
+``view``                 all SELECTs see one snapshot
+``one_statement``        one statement that is a whole unit by itself; one round trip
+``outside_transaction``  one statement that no transaction may surround, such as VACUUM
+``write``                a transaction
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
 from lastlight_state.backends.fair_lock import GroupFailed
 from lastlight_state.backends.waiting import Retry, within
 from lastlight_state.db.units.active_blocks import ActiveBlock, Blocks
-from lastlight_state.db.units.unit import Call, Unit, Work, end_reading, labelled, refuse_dead, run_hooks
+from lastlight_state.db.units.unit import Call, Unit, Work, add_label, end_reading, refuse_dead, run_hooks
 from lastlight_state.errors import (
     BackendError,
     BackendUnavailable,
@@ -66,16 +66,16 @@ class Scope(ABC):
     watches: dict[str, Any]
 
     @abstractmethod
-    def reading(self, work: Work[T]) -> T: ...
+    def read(self, work: Work[T]) -> T: ...
 
     @abstractmethod
-    def viewing(self, work: Work[T]) -> T: ...
+    def view(self, work: Work[T]) -> T: ...
 
     @abstractmethod
-    def once(self, work: Work[T], *, repeatable: bool = False) -> T: ...
+    def one_statement(self, work: Work[T], *, repeatable: bool = False) -> T: ...
 
     @abstractmethod
-    def writing(self, work: Work[T], *, repeatable: bool = False) -> T: ...
+    def write(self, work: Work[T], *, repeatable: bool = False) -> T: ...
 
     def together(self, call: Callable[[], T]) -> T:
         """Run ``call`` and return its result.
@@ -84,14 +84,14 @@ class Scope(ABC):
         """
         return call()
 
-    def apart(self, work: Work[T]) -> T:
+    def outside_transaction(self, work: Work[T]) -> T:
         """Run a statement that must not be inside a transaction. Only a store's own scope can do this."""
         raise MisuseError("cannot run inside a transaction: call it on the store")
 
     @property
-    def chained(self) -> WriteRunner:
+    def chain_runner(self) -> WriteRunner:
         """Return the method that runs a `Chain`: as one statement if the database can, else in a transaction."""
-        return self.once if self.backend.writes_in_ctes else self.writing
+        return self.one_statement if self.backend.writes_in_ctes else self.write
 
 
 class StoreScope(Scope):
@@ -110,22 +110,22 @@ class StoreScope(Scope):
         self.watches = {}
         _every_scope.add(self)
 
-    def reading(self, work: Work[T]) -> T:
+    def read(self, work: Work[T]) -> T:
         return self._run(_READ, work, repeatable=True)
 
-    def viewing(self, work: Work[T]) -> T:
+    def view(self, work: Work[T]) -> T:
         return self._run(_SNAPSHOT, work, repeatable=True)
 
-    def once(self, work: Work[T], *, repeatable: bool = False) -> T:
+    def one_statement(self, work: Work[T], *, repeatable: bool = False) -> T:
         return self._run(_ONE, work, repeatable=repeatable)
 
-    def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
+    def write(self, work: Work[T], *, repeatable: bool = False) -> T:
         return self._run(_WRITE, work, repeatable=repeatable)
 
     def together(self, call: Callable[[], T]) -> T:
         return within(self.retry.most_seconds, call)
 
-    def apart(self, work: Work[T]) -> T:
+    def outside_transaction(self, work: Work[T]) -> T:
         """Run a statement that must not be inside a transaction, such as VACUUM. Running it twice must do no harm."""
         return self._run(_ONE, work, repeatable=True, shares=False)
 
@@ -147,9 +147,9 @@ class StoreScope(Scope):
 
     def inside(self, *, by_task: bool = False) -> ActiveBlock:
         """Return a block in which this thread, or with ``by_task`` this task, may not call the store directly."""
-        return self.blocks.entered(by_task=by_task)
+        return self.blocks.new_block(by_task=by_task)
 
-    def beginning(self, mode: Mode, label: str | None = None) -> Checkout:
+    def open_checkout(self, mode: Mode, label: str | None = None) -> Checkout:
         """Return a checkout to enter. If the database is busy, beginning its transaction is retried."""
         self.refuse_closed()
         return _Retried(mode, self, label)
@@ -161,30 +161,32 @@ class StoreScope(Scope):
             self._unusable = StoreClosed("the store is closed")
         return first
 
-    def forked(self) -> None:
+    def refuse_after_fork(self) -> None:
         """Refuse calls in a child process, whose connections belong to the parent."""
         self._unusable = MisuseError("this store was opened before fork(): open one in the child")
-        self.backend.forked()
+        self.backend.detach_child()
 
     def _run(self, mode: Mode, work: Work[T], *, repeatable: bool, shares: bool = True) -> T:
         if self._unusable is not None or self.blocks:
             self.refuse_closed()
-        in_doubt: list[Callable[[], object]] = []
+        hooks_if_committed: list[Callable[[], object]] = []
         try:
             if shares and self._shares and mode.writes:
-                return self._together(mode, work, in_doubt)
-            return self._attempt(mode, work, in_doubt)
+                return self._run_grouped(mode, work, hooks_if_committed)
+            return self._run_alone(mode, work, hooks_if_committed)
         except GroupFailed:
-            return self.retry.run(partial(self._attempt, mode, work, in_doubt), repeatable=repeatable)
+            return self.retry.run(partial(self._run_alone, mode, work, hooks_if_committed), repeatable=repeatable)
         except BackendError as error:
-            return self.retry.again(partial(self._attempt, mode, work, in_doubt), error, repeatable=repeatable)
+            return self.retry.again(
+                partial(self._run_alone, mode, work, hooks_if_committed), error, repeatable=repeatable
+            )
 
-    def committed(self) -> None:
+    def announce_commit(self) -> None:
         """Notify callers that wait for changes in this store that it has committed, or may have."""
         for told in self.after_commits:
             told()
 
-    def _attempt(self, mode: Mode, work: Work[T], in_doubt: list[Callable[[], object]]) -> T:
+    def _run_alone(self, mode: Mode, work: Work[T], hooks_if_committed: list[Callable[[], object]]) -> T:
         backend = self.backend
         with Checkout(mode, backend) as checkout:
             unit = Unit(backend, checkout)
@@ -198,16 +200,16 @@ class StoreScope(Scope):
                 if mode is Mode.ONE and error.details.get("reason") == LOST:
                     error.outcome = "unknown"  # the one statement may have committed before its answer was lost
                 if error.outcome == "unknown":
-                    in_doubt[:] = unit.hooks  # the retry has no hooks if it finds the work done
-                    self.committed()
+                    hooks_if_committed[:] = unit.hooks  # the retry has no hooks if it finds the work done
+                    self.announce_commit()
                 raise
         if self.after_commits and mode.writes:
-            self.committed()
-        if unit.hooks or in_doubt:
-            run_hooks(unit.hooks or in_doubt, self.metrics)
+            self.announce_commit()
+        if unit.hooks or hooks_if_committed:
+            run_hooks(unit.hooks or hooks_if_committed, self.metrics)
         return result
 
-    def _together(self, mode: Mode, work: Work[T], in_doubt: list[Callable[[], object]]) -> T:
+    def _run_grouped(self, mode: Mode, work: Work[T], hooks_if_committed: list[Callable[[], object]]) -> T:
         """Run a call that writes as a unit.
 
         While the call waits for the lock, another thread may run it inside that thread's own unit.
@@ -227,10 +229,10 @@ class StoreScope(Scope):
                     hooks, result = call.hooks, call.result
         except BackendUnavailable as error:
             if error.outcome == "unknown":
-                in_doubt[:] = hooks if call.group is None else call.hooks
+                hooks_if_committed[:] = hooks if call.group is None else call.hooks
             raise
         if self.after_commits:
-            self.committed()
+            self.announce_commit()
         if hooks:
             run_hooks(hooks, self.metrics)
         return result
@@ -249,20 +251,20 @@ class OpenedScope(Scope):
         self._scope = scope
         self._opening = opening
 
-    def reading(self, work: Work[T]) -> T:
-        return self._scope.reading(work)
+    def read(self, work: Work[T]) -> T:
+        return self._scope.read(work)
 
-    def viewing(self, work: Work[T]) -> T:
-        return self._scope.viewing(work)
+    def view(self, work: Work[T]) -> T:
+        return self._scope.view(work)
 
-    def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
-        def opened(unit: Unit) -> T:
+    def write(self, work: Work[T], *, repeatable: bool = False) -> T:
+        def open_then_work(unit: Unit) -> T:
             self._opening(unit)
             return work(unit)
 
-        return self._scope.writing(opened, repeatable=repeatable)
+        return self._scope.write(open_then_work, repeatable=repeatable)
 
-    once = writing
+    one_statement = write
 
 
 class _Retried(Checkout):
@@ -277,7 +279,7 @@ class _Retried(Checkout):
         try:
             return self._retry.run(super().__enter__, label=self._label)
         except BackendError as error:
-            labelled(error, self._label)
+            add_label(error, self._label)
             raise
 
 
@@ -293,19 +295,19 @@ class TransactionScope(Scope):
         self.on_end: Callable[[], object] | None = None
         self._open = True
 
-    def reading(self, work: Work[T]) -> T:
+    def read(self, work: Work[T]) -> T:
         self.admit()
-        return self._guarded(work) if self.backend.failure_aborts_transaction else work(self.unit)
+        return self._run_in_savepoint(work) if self.backend.failure_aborts_transaction else work(self.unit)
 
-    viewing = reading
+    view = read
 
-    def once(self, work: Work[T], *, repeatable: bool = False) -> T:
+    def one_statement(self, work: Work[T], *, repeatable: bool = False) -> T:
         self._admit_write()
-        return self._guarded(work)
+        return self._run_in_savepoint(work)
 
-    def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
+    def write(self, work: Work[T], *, repeatable: bool = False) -> T:
         self._admit_write()
-        return self._guarded(work)
+        return self._run_in_savepoint(work)
 
     def end(self) -> None:
         """Refuse every later call."""
@@ -324,17 +326,17 @@ class TransactionScope(Scope):
         if not self.may_write:
             raise ReadOnlyTransaction("a view only reads: write through the store or a transaction")
 
-    def _guarded(self, work: Work[T]) -> T:
+    def _run_in_savepoint(self, work: Work[T]) -> T:
         unit = self.unit
         hooks = len(unit.hooks)
-        unit.plain(f"SAVEPOINT {_SAVEPOINT}")
+        unit.control(f"SAVEPOINT {_SAVEPOINT}")
         try:
             result = work(unit)
         except BaseException:
             del unit.hooks[hooks:]
             unit.undo_to(_SAVEPOINT)
             raise
-        unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        unit.control(f"RELEASE SAVEPOINT {_SAVEPOINT}")
         return result
 
 
@@ -343,7 +345,7 @@ _every_scope: weakref.WeakSet[StoreScope] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for scope in list(_every_scope):
-        scope.forked()
+        scope.refuse_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

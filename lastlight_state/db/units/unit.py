@@ -42,7 +42,7 @@ class Unit:
         self.checkout = checkout
         self.hooks: list[Callable[[], object]] = []
         self._execute = checkout.execute
-        self._fetched = backend.fetched
+        self._fetched = backend.fetch_rows
         self._key = backend.key
 
     def change(self, statement: Statement[Any], values: Values = NO_VALUES) -> int:
@@ -75,7 +75,7 @@ class Unit:
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         return make_rows(statement.row, statement.make, compiled.rows(self._fetch(compiled, values)))
 
-    def readable(self, statement: Statement[RowT], values: Values = NO_VALUES) -> FoundRows[RowT]:
+    def rows_or_errors(self, statement: Statement[RowT], values: Values = NO_VALUES) -> FoundRows[RowT]:
         """Return all rows. A row that cannot be read is replaced by a `CorruptData`, and counted."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         stored = self._fetch(compiled, values)
@@ -88,13 +88,13 @@ class Unit:
             rows = make_rows(statement.row, make, read)
         return FoundRows(rows, lambda at, names: compiled.key(stored[at], names))
 
-    def sound(self, statement: Statement[RowT], values: Values = NO_VALUES) -> tuple[list[RowT], int]:
+    def readable_rows(self, statement: Statement[RowT], values: Values = NO_VALUES) -> tuple[list[RowT], int]:
         """Return, for sweeps, the readable rows and the number of all rows. Unreadable rows are logged and counted."""
-        found = self.readable(statement, values).rows
-        return self.passing(found), len(found)
+        found = self.rows_or_errors(statement, values).rows
+        return self.without_damaged(found), len(found)
 
     @staticmethod
-    def passing(found: Sequence[RowT | CorruptData]) -> list[RowT]:
+    def without_damaged(found: Sequence[RowT | CorruptData]) -> list[RowT]:
         """Return the rows that can be read. The other rows are logged."""
         if not has_damage(found):
             return cast("list[RowT]", [*found])
@@ -103,11 +103,11 @@ class Unit:
                 _log.error("passed over a row that cannot be read: %s", row)
         return [row for row in found if not isinstance(row, CorruptData)]
 
-    def first_sound(self, statement: Statement[RowT], values: Values, limit: int) -> list[RowT]:
+    def first_readable_rows(self, statement: Statement[RowT], values: Values, limit: int) -> list[RowT]:
         """Return the first ``limit`` readable rows of a statement that has the parameter ``limit``."""
         size = limit
         while True:
-            found, in_all = self.sound(statement, {**values, "limit": size})
+            found, in_all = self.readable_rows(statement, {**values, "limit": size})
             if len(found) >= limit or in_all < size:
                 return found[:limit]
             size *= 2
@@ -132,7 +132,7 @@ class Unit:
         found = self.row(statement, values)
         return None if found is None else _reader(read)(found)
 
-    def all(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> list[R]:
+    def records(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> list[R]:
         """Return all rows as records, as `find` does. For statements that limit their result themselves."""
         return [*map(_reader(read), self.rows(statement, values))]
 
@@ -163,7 +163,7 @@ class Unit:
         try:
             self.backend.insert_rows(self.checkout, table.name, compiled.sql, batches.names, batches.of(rows))
         except self.backend.driver_errors as error:
-            raise self.backend.failed(self.checkout, error) from error
+            raise self.backend.unit_error(self.checkout, error) from error
 
     def rehearse(self, statement: Statement[Any], rows: Iterable[Values]) -> None:
         """Check and convert these rows as `insert` does, but send nothing. Raises `InvalidValue` as `insert` does."""
@@ -183,10 +183,10 @@ class Unit:
         compiled = statement.on(self.backend)
         sql, parameters = compiled.sql, compiled.parameters(values)
         try:
-            found = self._fetched(self.backend.locked(self.checkout, name, sql, parameters))
+            found = self._fetched(self.backend.execute_locked(self.checkout, name, sql, parameters))
             return make_rows(statement.row, statement.make, compiled.rows(found))
         except self.backend.driver_errors as error:
-            raise self.backend.failed(self.checkout, error) from error
+            raise self.backend.unit_error(self.checkout, error) from error
         except BaseException:  # from outside, in the middle of the statement
             self.checkout.broken = True
             raise
@@ -198,15 +198,15 @@ class Unit:
     def undo_to(self, savepoint: str) -> None:
         """Roll back to the savepoint, and release it. Does nothing if the transaction has ended."""
         with suppress(StateError):
-            self.plain(f"ROLLBACK TO SAVEPOINT {savepoint}")
-            self.plain(f"RELEASE SAVEPOINT {savepoint}")
+            self.control(f"ROLLBACK TO SAVEPOINT {savepoint}")
+            self.control(f"RELEASE SAVEPOINT {savepoint}")
 
-    def plain(self, sql: str) -> None:
+    def control(self, sql: str) -> None:
         """Run a statement that controls the transaction, such as SAVEPOINT."""
         try:
             self._execute(sql)
         except self.backend.driver_errors as error:
-            raise self.backend.failed(self.checkout, error) from error
+            raise self.backend.unit_error(self.checkout, error) from error
 
     def _fetch(self, compiled: Compiled, values: Values) -> list[Any]:
         """Fetch all rows. On SQLite this also commits a single RETURNING statement outside a transaction."""
@@ -255,7 +255,7 @@ def complete(unit: Unit) -> None:
         end_reading(unit.checkout)
 
 
-def labelled(error: BaseException, label: str | None) -> None:
+def add_label(error: BaseException, label: str | None) -> None:
     """Add the transaction's label to the text of one of our errors, or as a note to any other exception."""
     said = f"in the transaction {label!r}"
     if label is None or said in str(error) or said in getattr(error, "__notes__", ()):
@@ -270,7 +270,7 @@ def refuse_dead(unit: Unit) -> None:
     """Raise if a transaction ended or failed before its block did, because later writes would not belong to it."""
     if unit.checkout.undone:
         raise MisuseError("this transaction was rolled back inside its block, and nothing of it can be committed")
-    if unit.checkout.gone or not unit.backend.alive(unit.checkout):
+    if unit.checkout.is_gone or not unit.backend.alive(unit.checkout):
         raise MisuseError("this transaction failed or was ended inside its block: nothing more of it can be committed")
 
 
@@ -293,7 +293,7 @@ Work = Callable[[Unit], T]
 class Call(Checkout, Generic[T]):
     """A unit that is one call. Another thread that has the writers' lock may run it together with its own unit."""
 
-    shares = True
+    groupable = True
     hooks: Sequence[Callable[[], object]] = ()
     result: T
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args, get_type_hints
 
 from lastlight_state.errors import InvalidValue
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 
 Event: TypeAlias = Mapping[str, Any]
 OnError: TypeAlias = Literal["raise", "report"]
@@ -46,7 +46,7 @@ class TranslationOptions:
     def __post_init__(self) -> None:
         for name, words in get_type_hints(type(self)).items():
             if getattr(self, name) not in get_args(words):
-                problem = f"{shown(getattr(self, name), 80)} is not in the vocabulary"
+                problem = f"{repr_of(getattr(self, name), 80)} is not in the vocabulary"
                 raise InvalidValue(name, problem, permitted=get_args(words))
 
     @classmethod
@@ -75,7 +75,7 @@ class Outcome:
 
     def __post_init__(self) -> None:
         if self.subtype != "success" and not _is_error(self.subtype):
-            raise InvalidValue("subtype", f"must be 'success' or an 'error_…' word, got {shown(self.subtype, 80)}")
+            raise InvalidValue("subtype", f"must be 'success' or an 'error_…' word, got {repr_of(self.subtype, 80)}")
 
 
 def _is_error(word: Any) -> bool:

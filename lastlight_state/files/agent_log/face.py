@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lastlight_state.clock import SYSTEM_CLOCK, Clock, kept
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, checked_clock
 from lastlight_state.files.agent_log.arguments import SessionTypes
 from lastlight_state.files.agent_log.raw import Raw
 from lastlight_state.files.agent_log.reader import Reader
@@ -37,7 +37,7 @@ class AgentLog:
         root = files.real(root)
         tree = LogTree(root)
         agents = AgentFiles(tree)
-        clock = kept(clock)
+        clock = checked_clock(clock)
         self.root = root
         self.writer = Writer(Files(tree, clock, sync, lock_timeout))
         self.sessions = Sessions(tree, Summaries(agents, session_types))

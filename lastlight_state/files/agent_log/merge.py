@@ -66,7 +66,7 @@ def _hit(log: SessionFile, line: LogLine, part: int, message: dict[str, Any], sp
 # A stream of all lines of a log.
 
 
-def scanned(log: SessionFile) -> Iterator[LogLine]:
+def main_lines(log: SessionFile) -> Iterator[LogLine]:
     """Yield the lines of the main log. Raises `NotFound` if the log has vanished before the first line is read.
 
     The file is closed between two blocks of bytes. If it was replaced meanwhile, raises `BackendUnavailable`.
@@ -163,7 +163,7 @@ class Sources:
 
 
 @contextmanager
-def opened(log: SessionFile, agents: Iterable[Path], positions: Mapping[str, Position]) -> Iterator[Sources]:
+def open_sources(log: SessionFile, agents: Iterable[Path], positions: Mapping[str, Position]) -> Iterator[Sources]:
     """Open the files of a session for reading from these positions. Raises `NotFound` if the main file has vanished."""
     found = [(MAIN, log.path, open_log(log))]
     try:

@@ -96,7 +96,7 @@ def _of_assistant(message: Any, content: Any) -> Iterator[dict[str, Any]]:
     if not text and not calls:
         return
     thoughts = [block["thinking"] for block in blocks if isinstance(block.get("thinking"), str)]
-    told = _opened(message)
+    told = _decode_message(message)
     yield _message(
         "assistant",
         text,
@@ -116,13 +116,13 @@ def _call(block: Mapping[str, Any]) -> dict[str, Any]:
 def content_of(value: Mapping[str, Any]) -> Any:
     """Return the content of a line's message, which may be an object, JSON text of one, or plain text."""
     message = value.get("message")
-    opened = _opened(message)
+    opened = _decode_message(message)
     if "content" in opened:
         return opened["content"]
     return message if isinstance(message, str) else value.get("content")
 
 
-def _opened(message: Any) -> dict[str, Any]:
+def _decode_message(message: Any) -> dict[str, Any]:
     if isinstance(message, str):
         try:
             message = load_line(message.encode("utf-8", "surrogatepass"))

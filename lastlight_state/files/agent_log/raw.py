@@ -11,10 +11,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lastlight_state.db.gate import guarded
+from lastlight_state.db.gate import guard_arguments
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.files.agent_log import paths
-from lastlight_state.files.agent_log.merge import scanned
+from lastlight_state.files.agent_log.merge import main_lines
 from lastlight_state.files.agent_log.records import RawCheck, RawFile
 from lastlight_state.files.agent_log.summaries import Sessions
 from lastlight_state.files.jsonl import files
@@ -72,14 +72,14 @@ def digest_of(descriptor: int, path: Path) -> str:
     return found.hexdigest()
 
 
-def kept(directory: Path) -> dict[str, int]:
+def stored_sizes(directory: Path) -> dict[str, int]:
     """Return the size of each stored result in the directory, by digest.
 
     Raises OSError if the directory cannot be read.
     """
     found: dict[str, int] = {}
     try:
-        with _opened(directory) as at:
+        with _open_directory(directory) as at:
             for name in sorted(os.listdir(at)):  # noqa: PTH208 - by descriptor, so that no link is followed
                 size = _size(at, name) if name.endswith(SUFFIX) and is_digest(name.removesuffix(SUFFIX)) else None
                 if size is not None:
@@ -90,7 +90,7 @@ def kept(directory: Path) -> dict[str, int]:
 
 
 @contextmanager
-def _opened(directory: Path) -> Iterator[int]:
+def _open_directory(directory: Path) -> Iterator[int]:
     descriptor = files.listable(directory, base=files.ROOT)
     try:
         yield descriptor
@@ -137,7 +137,7 @@ class Raw:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    @guarded
+    @guard_arguments
     def get(self, session_id: str, sha256: str, *, slug: str | None = None) -> bytes:
         """Return the complete result with this hash.
 
@@ -146,7 +146,7 @@ class Raw:
         with self.open(session_id, sha256, slug=slug) as file:
             return file.read()
 
-    @guarded
+    @guard_arguments
     def open(self, session_id: str, sha256: str, *, slug: str | None = None) -> BinaryIO:
         """Return the complete result as an open file, after checking its hash. The caller closes the file.
 
@@ -172,19 +172,19 @@ class Raw:
             reason = "damaged: the content has another hash"
         raise NotFound(_KIND, sha256, reason=reason)
 
-    @guarded
+    @guard_arguments
     def list(self, session_id: str, *, slug: str | None = None) -> tuple[RawFile, ...]:
         """Return the stored results of a session, ordered by hash. Raises `NotFound` for an unknown session."""
         log = self._sessions.get(session_id, slug=slug)
-        return tuple(RawFile(sha256=digest, bytes=size) for digest, size in self._kept(log.path).items())
+        return tuple(RawFile(sha256=digest, bytes=size) for digest, size in self._stored_sizes(log.path).items())
 
-    @guarded
+    @guard_arguments
     def verify(self, session_id: str, *, slug: str | None = None) -> RawCheck:
         """Compare the stored results with their hashes, and the hashes with the log's references. Reads all files."""
         log = self._sessions.get(session_id, slug=slug)
-        kept = self._kept(log.path)
+        kept = self._stored_sizes(log.path)
         sound = tuple(digest for digest in kept if self._is_sound(log.path, digest))
-        referred = {sha256 for line in scanned(log) for sha256 in references_of(line.value)}
+        referred = {sha256 for line in main_lines(log) for sha256 in references_of(line.value)}
         return RawCheck(
             sound=sound,
             damaged=tuple(digest for digest in kept if digest not in sound),
@@ -192,10 +192,10 @@ class Raw:
             unreferenced=tuple(digest for digest in kept if digest not in referred),
         )
 
-    def _kept(self, log: Path) -> dict[str, int]:
+    def _stored_sizes(self, log: Path) -> dict[str, int]:
         directory = directory_of(log)
         try:
-            return kept(directory)
+            return stored_sizes(directory)
         except OSError as error:
             raise files.failure(error, directory) from error
 

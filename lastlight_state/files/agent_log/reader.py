@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.db.gate import checked, guarded
+from lastlight_state.db.gate import check_arguments, guard_arguments
 from lastlight_state.db.valid import number, page_limit, seconds
 from lastlight_state.errors import NotFound
 from lastlight_state.files.agent_log import events, merge
 from lastlight_state.files.agent_log.events import Position
-from lastlight_state.files.agent_log.merge import Search, scanned
+from lastlight_state.files.agent_log.merge import Search, main_lines
 from lastlight_state.files.agent_log.messages import messages_of
 from lastlight_state.files.agent_log.records import LOG_LINES, Hit, LogIssue, LogLine, LogMessage, LogPage, MessagePage
 from lastlight_state.files.agent_log.summaries import ScopeFilter, Sessions
@@ -37,7 +37,7 @@ class Reader:
         self._sessions = sessions
         self._agents = agents
 
-    @guarded
+    @guard_arguments
     def read(
         self,
         session_id: str,
@@ -55,7 +55,7 @@ class Reader:
         """
         limit = page_limit(limit)
         wanted = None if types is None else frozenset([types] if isinstance(types, str) else types)
-        with self._opened(session_id, slug, after, include_agents=include_agents) as sources:
+        with self._open_sources(session_id, slug, after, include_agents=include_agents) as sources:
             before = sources.cursor()
             lines: list[LogLine] = []
             while len(lines) < limit and (line := sources.take()):
@@ -63,7 +63,7 @@ class Reader:
                     lines.append(line)
             return LogPage.of({**_state_of(sources), "lines": tuple(lines), "before": before})
 
-    @guarded
+    @guard_arguments
     def messages(
         self,
         session_id: str,
@@ -78,7 +78,7 @@ class Reader:
         The messages of one line stay together; a page is longer than ``limit`` only if one line has more messages.
         """
         limit = page_limit(limit)
-        with self._opened(session_id, slug, after, include_agents=include_agents) as sources:
+        with self._open_sources(session_id, slug, after, include_agents=include_agents) as sources:
             found: list[LogMessage] = []
             while len(found) < limit and (line := sources.peek()):
                 messages = messages_of(line)
@@ -88,7 +88,7 @@ class Reader:
                 sources.take()
             return MessagePage.of({**_state_of(sources), "messages": tuple(found)})
 
-    @guarded
+    @guard_arguments
     def tail(self, session_id: str, *, n: int = 50, before: str | None = None, slug: str | None = None) -> LogPage:
         """Return the last ``n`` (1 to 500) lines, oldest first; with ``before``, the last lines before that cursor.
 
@@ -120,12 +120,12 @@ class Reader:
         finally:
             os.close(descriptor)
 
-    @guarded
+    @guard_arguments
     def scan(self, session_id: str, *, slug: str | None = None) -> Iterator[LogLine]:
         """Yield all lines of the main log as a stream. Raises `NotFound` at the call, not at the first line."""
-        return scanned(self._sessions.get(session_id, slug=slug))
+        return main_lines(self._sessions.get(session_id, slug=slug))
 
-    @checked
+    @check_arguments
     def follow(
         self, session_id: str, *, after: str | None = None, poll: float = 0.5, stop: Stop | None = None
     ) -> Iterator[LogLine | Reset]:
@@ -147,7 +147,7 @@ class Reader:
         locate()  # so that an unsafe id is refused at the call
         return follow(locate, LOG_LINES, after=start.mark, poll=poll, stop=stop, base=files.ROOT)
 
-    @guarded
+    @guard_arguments
     def search(self, text: str, *, scope: ScopeFilter = "sandbox", sessions: int = 200, limit: int = 50) -> list[Hit]:
         """Return one hit for each message that contains the text in any case, from the sessions that changed last.
 
@@ -157,16 +157,16 @@ class Reader:
         search = Search(text, page_limit(limit))
         for log in self._sessions.list(scope=scope, limit=number("sessions", sessions, least=1, most=500)):
             with suppress(NotFound):  # vanished meanwhile
-                if not search.add(log, scanned(log)):
+                if not search.add(log, main_lines(log)):
                     break
         return search.hits
 
-    def _opened(
+    def _open_sources(
         self, session_id: str, slug: str | None, after: str | None, *, include_agents: bool
     ) -> AbstractContextManager[merge.Sources]:
         positions = events.of_text("after", after)
         log = self._sessions.get(session_id, slug=slug)
-        return merge.opened(log, self._agents.of(log) if include_agents else (), positions)
+        return merge.open_sources(log, self._agents.of(log) if include_agents else (), positions)
 
 
 def _state_of(sources: merge.Sources) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from lastlight_state.db.gate import guarded
+from lastlight_state.db.gate import guard_arguments
 from lastlight_state.files.agent_log import raw
 from lastlight_state.files.agent_log.raw import references_of
 from lastlight_state.files.agent_log.records import LOG_LINES, LogCheck, LogIssue, LogLine, SessionFile
@@ -34,14 +34,14 @@ MayGo: TypeAlias = Callable[[str, int], bool]
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def judged(log: Path, may_go: MayGo) -> dict[str, int] | None:
+def removable_files(log: Path, may_go: MayGo) -> dict[str, int] | None:
     """Return the files that `remove` would delete now, with their sizes in bytes. Waits for no lock.
 
     Returns None if one of the files must stay. A missing log has no files, but its folder may. Raises
     `BackendUnavailable`, `UnsafePath`.
     """
     with _directory(log) as held:
-        return {} if held is None else _judged(held, log, may_go)
+        return {} if held is None else _removable_files(held, log, may_go)
 
 
 def remove(log: Path, may_go: MayGo, *, lock_timeout: float = files.LOCK_TIMEOUT) -> bool:
@@ -54,8 +54,8 @@ def remove(log: Path, may_go: MayGo, *, lock_timeout: float = files.LOCK_TIMEOUT
     with _directory(log) as held:
         if held is None:
             return True
-        with _locked(log, held, lock_timeout) as is_ours:
-            found = _judged(held, log, may_go) if is_ours else None
+        with _lock_log(log, held, lock_timeout) as is_ours:
+            found = _removable_files(held, log, may_go) if is_ours else None
             if found is None:
                 return False
             _remove_folder(held, _folder_of(log), found)
@@ -82,7 +82,7 @@ def _directory(log: Path) -> Iterator[int | None]:
 
 
 @contextmanager
-def _locked(log: Path, held: int, timeout: float) -> Iterator[bool]:
+def _lock_log(log: Path, held: int, timeout: float) -> Iterator[bool]:
     """Lock the log against appends. Yields True if the path still leads to the locked file, or if there is no file."""
     try:
         descriptor = os.open(log.name, _READ, dir_fd=held)
@@ -101,7 +101,7 @@ def _names(held: int, name: str, descriptor: int) -> bool:
     return False
 
 
-def _judged(held: int, log: Path, may_go: MayGo) -> dict[str, int] | None:
+def _removable_files(held: int, log: Path, may_go: MayGo) -> dict[str, int] | None:
     found: dict[str, int] = {}
     for name, inside, at in _files(held, log):
         size = _size_if(name, inside, at, may_go)
@@ -174,14 +174,14 @@ class LogRepair:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    @guarded
+    @guard_arguments
     def check(self, session_id: str, *, slug: str | None = None) -> LogCheck:
         """Check a session's main log. Reads all of it, and writes nothing. Raises `NotFound`.
 
         A torn last line does not count as an issue, because it may still be written.
         """
         log = self._sessions.get(session_id, slug=slug)
-        before = _kept(log)
+        before = _stored_digests(log)
         descriptor = open_log(log)
         try:
             reader = LineReader(descriptor, log.path, LOG_LINES)
@@ -197,12 +197,12 @@ class LogRepair:
             issues=tuple(LogIssue.at(issue, MAIN) for issue in reader.issues),
             issue_count=reader.issue_count,
             torn_tail=reader.torn_tail,
-            missing_raw=_some(seen.referred - _kept(log)),
-            unreferenced_raw=_some(before - seen.referred),
-            repeated_results=_some(call for call, times in seen.results.items() if times > 1),
+            missing_raw=_sorted_sample(seen.referred - _stored_digests(log)),
+            unreferenced_raw=_sorted_sample(before - seen.referred),
+            repeated_results=_sorted_sample(call for call, times in seen.results.items() if times > 1),
         )
 
-    @guarded
+    @guard_arguments
     def seal(self, session_id: str, *, slug: str | None = None) -> bool:
         """End a torn last line with a newline, under the lock of its writers.
 
@@ -232,16 +232,16 @@ class _LineCounts:
         self.results.update(_results_of(line))
 
 
-def _kept(log: SessionFile) -> set[str]:
+def _stored_digests(log: SessionFile) -> set[str]:
     """Return the hashes of the stored untruncated results. Each is stored before the line that refers to it."""
     directory = raw.directory_of(log.path)
     try:
-        return set(raw.kept(directory))
+        return set(raw.stored_sizes(directory))
     except OSError as error:
         raise files.failure(error, directory) from error
 
 
-def _some(found: Iterable[str]) -> tuple[str, ...]:
+def _sorted_sample(found: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found)[:MOST_NAMED])
 
 

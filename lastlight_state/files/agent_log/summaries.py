@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from lastlight_state.db.gate import guarded
+from lastlight_state.db.gate import guard_arguments
 from lastlight_state.db.lists import pages
 from lastlight_state.db.valid import page_limit
 from lastlight_state.errors import InvalidValue, NotFound
@@ -28,7 +28,7 @@ from lastlight_state.files.agent_log.tree import AgentFiles, FoundLog, LogTree, 
 from lastlight_state.files.jsonl import files
 from lastlight_state.files.jsonl.cursor import START, Mark, mark_at
 from lastlight_state.files.jsonl.reader import LineReader
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 
 # Tally: the counts of a summary, taken line by line.
 
@@ -173,13 +173,13 @@ class Summaries:
 
     def of(self, log: SessionFile) -> AgentSessionSummary:
         """Return the summary of a session. Raises `NotFound` if the session's log has vanished."""
-        scan = self._scanned(log.path, open_log(log))
+        scan = self._scan_file(log.path, open_log(log))
         for path in self._agents.of(log):
             try:
                 descriptor = files.open_to_read(path, base=files.ROOT)
             except OSError:  # vanished meanwhile, a link, or unreadable
                 continue
-            other = self._scanned(path, descriptor)
+            other = self._scan_file(path, descriptor)
             scan.tally.add_file(other.tally)
             scan.issues += other.issues
         return self._summary(log, scan)
@@ -222,7 +222,7 @@ class Summaries:
                 return word
         return "chat" if log.scope == "chat" else "agent"
 
-    def _scanned(self, path: Path, descriptor: int) -> _Scan:
+    def _scan_file(self, path: Path, descriptor: int) -> _Scan:
         """Return a scan of the file up to its end, which the caller may change. Closes the descriptor."""
         try:
             found = os.fstat(descriptor)
@@ -263,12 +263,12 @@ class Sessions:
         self._tree = tree
         self._summaries = summaries
 
-    @guarded
+    @guard_arguments
     def find(self, session_id: str, *, slug: str | None = None) -> SessionFile | None:
         """Return the session's log, or None. If there are several, return the one that changed last."""
         return next(iter(self.locations(session_id, slug=slug)), None)
 
-    @guarded
+    @guard_arguments
     def get(self, session_id: str, *, slug: str | None = None) -> SessionFile:
         """Return the session's log, as `find` does. Raises `NotFound` without a log."""
         found = self.find(session_id, slug=slug)
@@ -276,7 +276,7 @@ class Sessions:
             raise NotFound(_KIND, session_id)
         return found
 
-    @guarded
+    @guard_arguments
     def locations(self, session_id: str, *, slug: str | None = None) -> tuple[SessionFile, ...]:
         """Return all logs of this session, the last changed first. Several project directories may have a log of it.
 
@@ -287,7 +287,7 @@ class Sessions:
         found = (self._tree.find(session_id, name) for name in slugs)
         return tuple(self._tree.file_of(log) for log in sorted(log for log in found if log))
 
-    @guarded
+    @guard_arguments
     def list(
         self, *, scope: ScopeFilter = "all", slug: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> SessionPage:
@@ -298,7 +298,7 @@ class Sessions:
         """
         limit = page_limit(limit)
         if scope not in _SCOPES:
-            raise InvalidValue("scope", f"unknown: {shown(scope, 80)}", permitted=_SCOPES)
+            raise InvalidValue("scope", f"unknown: {repr_of(scope, 80)}", permitted=_SCOPES)
         asked = [scope, None if slug is None else paths.checked_slug(slug)]
         after = _key_of(asked, page_token)
         slugs, skipped = self._tree.slugs()
@@ -315,7 +315,7 @@ class Sessions:
         items = tuple(self._tree.file_of(log) for log in logs[:limit])
         return SessionPage(items=items, next_page_token=token, skipped=skipped)
 
-    @guarded
+    @guard_arguments
     def summary(self, session_id: str, *, slug: str | None = None) -> AgentSessionSummary:
         """Return the summary of the session.
 
@@ -323,7 +323,7 @@ class Sessions:
         """
         return self._summaries.of(self.get(session_id, slug=slug))
 
-    @guarded
+    @guard_arguments
     def summaries(self, files: Iterable[SessionFile]) -> tuple[AgentSessionSummary, ...]:
         """Return the summaries of these sessions, in their order. Vanished files are left out."""
         found = (self._summaries.find(log) for log in files)

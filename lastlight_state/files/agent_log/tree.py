@@ -89,7 +89,7 @@ class LogTree:
         directory = self._directory(slug)
         if directory is None:
             return None
-        return _found(slug, session_id, (directory / (session_id + paths.LOG_SUFFIX)).lstat)
+        return _find_log(slug, session_id, (directory / (session_id + paths.LOG_SUFFIX)).lstat)
 
     def file_of(self, found: FoundLog) -> SessionFile:
         """Return the record of a log file that was found."""
@@ -117,7 +117,7 @@ class LogTree:
                     if session_id is None:
                         continue
                     seen += 1
-                    log = _found(slug, session_id, partial(entry.stat, follow_symlinks=False))
+                    log = _find_log(slug, session_id, partial(entry.stat, follow_symlinks=False))
                     if log is not None:
                         found.append(log)
         except OSError:
@@ -146,7 +146,7 @@ class LogTree:
         return directory if directory.parent == self.projects else None
 
 
-def _found(slug: str, session_id: str, look: Callable[[], os.stat_result]) -> FoundLog | None:
+def _find_log(slug: str, session_id: str, look: Callable[[], os.stat_result]) -> FoundLog | None:
     """Return the log file, or None if it is not a regular file, has vanished, or has a name that is not text."""
     if files.component_problem(session_id):
         return None

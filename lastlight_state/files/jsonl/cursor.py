@@ -117,13 +117,13 @@ def _backwards(
                 later.clear()
             if newline < 0:
                 break
-            yield start + newline + 1, held, _joined(later, held), is_ended
+            yield start + newline + 1, held, _join_parts(later, held), is_ended
             stop, later, held, is_ended = newline, [], 0, True
         end = start
-    yield 0, held, _joined(later, held), is_ended
+    yield 0, held, _join_parts(later, held), is_ended
 
 
-def _joined(later: list[bytes], length: int) -> bytes | None:
+def _join_parts(later: list[bytes], length: int) -> bytes | None:
     raw = b"".join(reversed(later))
     return raw if len(raw) == length else None
 

@@ -148,7 +148,7 @@ def opened_file(path: Path, flags: int, *, base: Path | None = None) -> int:
     base is the file's directory unless given, so only the file itself must not be a link.
     """
     with open_directory(path.parent, base=base) as (parent, _):
-        return special_files.opened(path.name, flags | os.O_NOFOLLOW, PRIVATE_FILE, folder=parent)
+        return special_files.open_regular(path.name, flags | os.O_NOFOLLOW, PRIVATE_FILE, folder=parent)
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def open_directory(path: Path, *, base: Path | None = None, create: bool = False
     at = base or path
     changed: list[Path] = []
     if base is None and create:
-        at = _existing(path)
+        at = _existing_path(path)
     held = os.open(at, _STEP & ~os.O_NOFOLLOW)
     try:
         for name in path.relative_to(at).parts:
@@ -190,7 +190,7 @@ def sync(held: int) -> None:
         os.close(descriptor)
 
 
-def _existing(path: Path) -> Path:
+def _existing_path(path: Path) -> Path:
     """Return the path, or its nearest parent directory that exists."""
     while not os.path.lexists(path):
         path = path.parent
@@ -200,7 +200,7 @@ def _existing(path: Path) -> Path:
 def _step(held: int, name: str, path: Path, *, create: bool) -> tuple[int, bool]:
     """Return a descriptor of the directory with this name, and True if it was created."""
     try:
-        return _opened(held, name, path), False
+        return _open_child(held, name, path), False
     except FileNotFoundError:
         if not create:
             raise
@@ -210,10 +210,10 @@ def _step(held: int, name: str, path: Path, *, create: bool) -> tuple[int, bool]
         made = True
     except FileExistsError:  # created by another process meanwhile
         pass
-    return _opened(held, name, path), made
+    return _open_child(held, name, path), made
 
 
-def _opened(held: int, name: str, path: Path) -> int:
+def _open_child(held: int, name: str, path: Path) -> int:
     try:
         return os.open(name, _STEP, dir_fd=held)
     except NotADirectoryError as error:
@@ -237,7 +237,7 @@ def failure(error: OSError, path: Path, *, outcome: str = "none") -> StateError:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Raise an OSError from the block as an error of this library."""
     try:
         yield

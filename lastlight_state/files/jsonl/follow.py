@@ -113,7 +113,7 @@ class _Follower(Generic[L]):
     def _begin(self) -> Iterator[Reset]:
         """Open the file if there is one. Reading begins at the mark if it still holds."""
         path = self._locate()
-        if path is None or not self._opened(path):
+        if path is None or not self._open_file(path):
             return
         self._path = path
         if self._mark.offset and (self._is_other_file or not self._mark.holds(self._descriptor, path)):
@@ -133,7 +133,7 @@ class _Follower(Generic[L]):
         self._is_other_file = False
         yield Reset(reason)
 
-    def _opened(self, path: Path) -> bool:
+    def _open_file(self, path: Path) -> bool:
         """Open the file. Returns False if there is none."""
         try:
             self._descriptor = files.open_to_read(path, base=self._base)
@@ -174,4 +174,4 @@ class _Follower(Generic[L]):
 
     def _opened_again(self) -> bool:
         """Open the file again after yielding lines. Returns True if the path still leads to the same file."""
-        return self._opened(self._path) and os.path.samestat(self._identity, os.fstat(self._descriptor))
+        return self._open_file(self._path) and os.path.samestat(self._identity, os.fstat(self._descriptor))

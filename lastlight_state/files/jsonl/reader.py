@@ -106,7 +106,7 @@ class LineReader(Generic[L]):
         most = self._max_line_bytes
         while block := read_at(self._descriptor, self._path, self._block_bytes, self.position):
             self.position += len(block)
-            ended = self._ended(block)
+            ended = self._ended_lines(block)
             loads = _loads_of(block, ended)
             for raw in ended:
                 offset = self.offset
@@ -118,7 +118,7 @@ class LineReader(Generic[L]):
                 if type(value) is dict and len(raw) <= most:
                     yield make(line, (offset, raw, value, end, False, source))  # same as line(...), in half the time
                 else:
-                    yield from self._judged(raw, offset)
+                    yield from self._judge_line(raw, offset)
 
     def batch(self, descriptor: int) -> list[L] | None:
         """Return the records of the lines that end in the descriptor's next block, or None at the end of the file.
@@ -132,7 +132,7 @@ class LineReader(Generic[L]):
         self.position += len(block)
         make, line, source = tuple.__new__, self._kind.line, self._source
         found: list[L] = []
-        ended = self._ended(block)
+        ended = self._ended_lines(block)
         loads = _loads_of(block, ended)
         for raw in ended:
             offset = self.offset
@@ -144,7 +144,7 @@ class LineReader(Generic[L]):
             if type(value) is dict and len(raw) <= self._max_line_bytes:
                 found.append(make(line, (offset, raw, value, end, False, source)))  # as in `lines`
             else:
-                found += self._judged(raw, offset)
+                found += self._judge_line(raw, offset)
         return found
 
     def raw_batch(self, descriptor: int) -> list[RawLine] | None:
@@ -198,7 +198,7 @@ class LineReader(Generic[L]):
     def _raw_ended(self, block: bytes) -> list[RawLine]:
         found: list[RawLine] = []
         offset = self.offset
-        ended = self._ended(block)
+        ended = self._ended_lines(block)
         if self.offset != offset:
             found.append(RawLine(offset, self.offset - offset - 1, None))
         for raw in ended:
@@ -206,7 +206,7 @@ class LineReader(Generic[L]):
             self.offset += len(raw) + 1
         return found
 
-    def _ended(self, block: bytes) -> list[bytes]:
+    def _ended_lines(self, block: bytes) -> list[bytes]:
         """Return the lines that end in this block. The rest of the block is stored for the next call."""
         head, newline, rest = block.partition(b"\n")
         self._begin(head)
@@ -232,7 +232,7 @@ class LineReader(Generic[L]):
         elif part:
             self._begun.append(part)
 
-    def _judged(self, raw: bytes, offset: int) -> Iterator[L]:
+    def _judge_line(self, raw: bytes, offset: int) -> Iterator[L]:
         if len(raw) > self._max_line_bytes:
             return self._report(offset, len(raw), "oversize")
         verdict = recovery.judge(raw, self._kind.accepts)

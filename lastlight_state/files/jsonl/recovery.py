@@ -49,7 +49,7 @@ class Match(NamedTuple):
 
 def forward(raw: bytes, start: int) -> Match:
     """Match the brackets of the object that begins at ``start``."""
-    return _matched(_FORWARD, raw, start) if raw[start : start + 1] == b"{" else Match(0, False)
+    return _match_braces(_FORWARD, raw, start) if raw[start : start + 1] == b"{" else Match(0, False)
 
 
 def backward(mirror: bytes, start: int) -> Match:
@@ -57,7 +57,7 @@ def backward(mirror: bytes, start: int) -> Match:
 
     If another object begins after a brace, that brace ends an object, and no other object can extend beyond it.
     """
-    return _matched(_BACKWARD, mirror, start, apart=True)
+    return _match_braces(_BACKWARD, mirror, start, apart=True)
 
 
 def are_left_open(raw: bytes) -> bool:
@@ -71,7 +71,7 @@ def are_left_open(raw: bytes) -> bool:
     return depth > 0
 
 
-def _matched(pattern: re.Pattern[bytes], raw: bytes, start: int, *, apart: bool = False) -> Match:
+def _match_braces(pattern: re.Pattern[bytes], raw: bytes, start: int, *, apart: bool = False) -> Match:
     at, depth = start, 0
     while token := pattern.match(raw, at):
         at = token.end()
@@ -164,7 +164,7 @@ class Recovery:
         stop = len(raw.rstrip(_NUL_OR_BLANK))
         if start >= stop:
             return Verdict((), "nul_bytes")
-        leading, reached = self._leading(start, stop)
+        leading, reached = self._leading_objects(start, stop)
         if reached >= stop:
             return Verdict(tuple(leading), "glued" if len(leading) > 1 else "nul_bytes")
         self._mirror = raw[::-1]
@@ -174,7 +174,7 @@ class Recovery:
         damaged = raw[reached : behind[0].start if behind else len(raw)]
         return Verdict((*kept, *behind), reason_of(damaged))
 
-    def _leading(self, start: int, stop: int) -> tuple[list[Piece], int]:
+    def _leading_objects(self, start: int, stop: int) -> tuple[list[Piece], int]:
         """Return the whole objects that directly follow one another from ``start`` on, and the offset after them."""
         pieces: list[Piece] = []
         while start < stop:

@@ -25,7 +25,7 @@ from lastlight_state.errors import AlreadyExists, LostRace
 from lastlight_state.files.jsonl import files, sections
 from lastlight_state.files.jsonl.reader import Line, LineKind, LineReader, read_at
 from lastlight_state.files.jsonl.recovery import Accepts
-from lastlight_state.files.jsonl.sections import Account, Section, terminated, unterminated
+from lastlight_state.files.jsonl.sections import Account, Section, line_sections, tail_sections
 from lastlight_state.files.jsonl.writer import LineWriter
 
 REJECTS = ".rejects"
@@ -52,11 +52,11 @@ def scan(path: Path, accepts: Accepts) -> Account:
     Raises OSError.
     """
     account = Account()
-    with _opened(path) as descriptor:
+    with _open_file(path) as descriptor:
         reader = _reader(descriptor, path, accepts)
-        for section in terminated(reader, accepts, os.fstat(descriptor).st_size):
+        for section in line_sections(reader, accepts, os.fstat(descriptor).st_size):
             account.add(section)
-        for section in unterminated(reader, accepts):
+        for section in tail_sections(reader, accepts):
             account.add(section)
     return account
 
@@ -79,7 +79,7 @@ def salvage(path: Path, accepts: Accepts, *, to: Path) -> Salvage:
     if found.is_sound:
         return Salvage(found)
     files.make_directory(to.parent)
-    with files.open_directory(to.parent) as (folder, _), _opened(path) as descriptor:
+    with files.open_directory(to.parent) as (folder, _), _open_file(path) as descriptor:
         names = to, _beside(to, REJECTS)
         sections.forget(names, folder)
         clean, rejects = map(sections.of, names)
@@ -107,11 +107,11 @@ def replace(path: Path, accepts: Accepts, *, suffix: str) -> Salvage:
         if found.is_sound:
             return Salvage(found)
         sections.forget_replaced(path, suffix, REJECTS, folder)
-        descriptor = stack.enter_context(_opened(path))
+        descriptor = stack.enter_context(_open_file(path))
         writer = stack.enter_context(LineWriter(path, on_removed="raise"))
         copy = stack.enter_context(_Copy(descriptor, path, accepts, folder, clean, _beside(damaged, REJECTS)))
         copy.catch_up()
-        with writer.held():
+        with writer.hold_lock():
             if not _is_named(descriptor, path, folder):
                 raise LostRace(f"{path}: replaced by another meanwhile", path=str(path))
             copy.take_lines()
@@ -159,25 +159,25 @@ class _Copy:
 
         Ends when few are left, or they write over half as fast as this copies.
         """
-        left = self._left()
+        left = self._bytes_left()
         while left >= _FEW_BYTES:
             self.take_lines()
-            before, left = left, self._left()
+            before, left = left, self._bytes_left()
             if left > before // 2:  # chasing such a writer would only lengthen the time under the lock
                 return
 
-    def _left(self) -> int:
+    def _bytes_left(self) -> int:
         """Return the number of bytes that are not copied yet."""
         return os.fstat(self._descriptor).st_size - self._reader.position
 
     def take_lines(self) -> None:
         """Copy the complete lines that were appended since the last call."""
-        for section in terminated(self._reader, self._accepts, os.fstat(self._descriptor).st_size):
+        for section in line_sections(self._reader, self._accepts, os.fstat(self._descriptor).st_size):
             self._take(section)
 
     def take_tail(self) -> None:
         """Copy the bytes after the last newline."""
-        for section in unterminated(self._reader, self._accepts):
+        for section in tail_sections(self._reader, self._accepts):
             self._take(section)
 
     def keep(self) -> None:
@@ -203,9 +203,9 @@ class _Copy:
             self._make(self.rejects)
         for offset in range(section.offset, section.offset + section.length, _ENTRY_BYTES):
             length = min(_ENTRY_BYTES, section.offset + section.length - offset)
-            self._files[1].write(dump_line(self._rejected(offset, length, section.kind)))
+            self._files[1].write(dump_line(self._rejected_part(offset, length, section.kind)))
 
-    def _rejected(self, offset: int, length: int, reason: str) -> dict[str, Any]:
+    def _rejected_part(self, offset: int, length: int, reason: str) -> dict[str, Any]:
         data = read_at(self._descriptor, self._path, length, offset)
         return {"offset": offset, "length": length, "reason": reason, "base64": base64.b64encode(data).decode()}
 
@@ -232,7 +232,7 @@ def _reader(descriptor: int, path: Path, accepts: Accepts) -> LineReader[Line]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _open_file(path: Path) -> Iterator[int]:
     descriptor = files.open_to_read(path)
     try:
         yield descriptor

@@ -187,13 +187,13 @@ class Account:
         return sum(self.bytes.values())
 
 
-def terminated(reader: LineReader[Any], accepts: Accepts, size: int) -> Iterator[Section]:
+def line_sections(reader: LineReader[Any], accepts: Accepts, size: int) -> Iterator[Section]:
     """Yield the sections of the complete lines that are unread and within the file's first ``size`` bytes."""
     for line in reader.raw_lines(size):
         yield from _of_line(line, accepts, newline=1)
 
 
-def unterminated(reader: LineReader[Any], accepts: Accepts) -> Iterator[Section]:
+def tail_sections(reader: LineReader[Any], accepts: Accepts) -> Iterator[Section]:
     """Yield the sections of the bytes that were read after the last newline."""
     line = reader.raw_tail()
     if line is not None:

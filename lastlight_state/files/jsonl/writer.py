@@ -24,7 +24,7 @@ from typing import Literal, Self, TypeAlias, get_args
 from lastlight_state.errors import BackendUnavailable, InvalidValue, PayloadTooLarge, StoreClosed
 from lastlight_state.files.jsonl import files
 from lastlight_state.locks import Lock
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 
 #: When lines are synced to disk: never by the library, at ends and on request, or after each append. In all cases the
 #: operating system has them when an append returns. ``end`` and ``record`` also sync the name of a new file.
@@ -67,7 +67,7 @@ class LineWriter:
         keeps_lock: bool = False,
     ) -> None:
         if sync not in SYNC_WORDS:
-            raise InvalidValue("sync", f"{shown(sync, 80)} is unknown", permitted=SYNC_WORDS)
+            raise InvalidValue("sync", f"{repr_of(sync, 80)} is unknown", permitted=SYNC_WORDS)
         self.path = path
         self._name = os.fspath(path)
         self._base = base
@@ -94,7 +94,7 @@ class LineWriter:
         cannot be opened or written (``outcome`` says whether a part may be in the file), `UnsafePath` for a symbolic
         link, and `StoreClosed`. The writer stays usable.
         """
-        data = self._checked(lines)
+        data = self._check_and_join(lines)
         with self._mutex:
             self._refuse_if_closed()
             if not data:
@@ -112,7 +112,7 @@ class LineWriter:
 
         Errors as in `append`.
         """
-        with self.held() as size:
+        with self.hold_lock() as size:
             is_open = size > 0 and not self._ends_in_newline(size)
             if is_open:
                 self._put(b"", size)
@@ -121,7 +121,7 @@ class LineWriter:
         return is_open
 
     @contextmanager
-    def held(self) -> Iterator[int]:
+    def hold_lock(self) -> Iterator[int]:
         """Lock the file against all other writers in the block. Yields the file's size. Errors as in `append`."""
         with self._mutex:
             self._refuse_if_closed()
@@ -174,7 +174,7 @@ class LineWriter:
         if self._closed:
             raise StoreClosed(f"{self.path}: the writer is closed")
 
-    def _checked(self, lines: Sequence[bytes]) -> bytes:
+    def _check_and_join(self, lines: Sequence[bytes]) -> bytes:
         for line in lines:
             size = line.find(_NEWLINE)
             if size != len(line) - 1 or size < 1:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Options
 from lastlight_state.backends.waiting import Retry
-from lastlight_state.clock import SYSTEM_CLOCK, Clock, aware_utc, kept
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, aware_utc, checked_clock
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
 from lastlight_state.db.rows.records import Page
@@ -63,7 +63,7 @@ class Mailboxes:
     ) -> None:
         self.root = files.real(root)
         self._settings = settings or Settings()
-        self._clock = kept(clock)
+        self._clock = checked_clock(clock)
         self._metrics = metrics or Metrics()
         #: The cached results of the host's calls on the mailboxes used most recently.
         self._idle: OrderedDict[tuple[str, str], Idle] = OrderedDict()
@@ -83,7 +83,7 @@ class Mailboxes:
         try:
             creation.create(place, fill, directory_mode=directory_mode, file_mode=file_mode)
         except StateError:
-            with files.translated(place.path):
+            with files.translate_errors(place.path):
                 is_there = files.is_directory(place.path)
             if not is_there:
                 raise
@@ -100,7 +100,7 @@ class Mailboxes:
         """
         place = Place.below(self.root, group, session)
         idle = self._idle.get((group, session)) or Idle(place)
-        pair = Pair.opened("host", place, self._settings, self._clock, self._metrics, idle)
+        pair = Pair.open_side("host", place, self._settings, self._clock, self._metrics, idle)
         self._note(group, session, idle)
         return HostMailbox(pair)
 
@@ -108,7 +108,7 @@ class Mailboxes:
         """Return the agent's side, like `AgentMailbox.open`. Raises as `host`."""
         place = Place.below(self.root, group, session)
         return AgentMailbox(
-            state.joined(Pair.opened("agent", place, self._settings, self._clock, self._metrics), instance)
+            state.bind_instance(Pair.open_side("agent", place, self._settings, self._clock, self._metrics), instance)
         )
 
     def list(self, *, group: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[MailboxInfo]:
@@ -157,7 +157,7 @@ class Mailboxes:
         beaten = creation.last_beat(place.path)
         if host.sweep.claims() or (beaten is not None and self._clock.now() - beaten < rule.silent_after):
             raise Conflict(f"the agent of {place.key} seems to run: its heartbeat is recent, or it holds a message")
-        messages, receipts = host._stored()
+        messages, receipts = host._stored_counts()
         report = PruneReport(messages=messages, receipts=receipts, size_bytes=creation.size(place), dry_run=is_dry)
         if not is_dry:
             creation.remove(place)
@@ -167,19 +167,21 @@ class Mailboxes:
         try:
             with deadline(self._settings):
                 started = running(group, session)
-                return self._unchanged(group, session, started, policy) or self.host(group, session).sweep.run(
+                return self._unchanged_report(group, session, started, policy) or self.host(group, session).sweep.run(
                     agent_started_at=started, policy=policy
                 )
         except StateError as error:
             return SweepReport(group=group, session=session, errors=(str(error),))
 
-    def _unchanged(self, group: str, session: str, started: datetime | None, policy: StalePolicy) -> SweepReport | None:
+    def _unchanged_report(
+        self, group: str, session: str, started: datetime | None, policy: StalePolicy
+    ) -> SweepReport | None:
         """Return the report for a mailbox that is unchanged since the last sweep. None if its files must be opened."""
         idle = self._idle.get((group, session))
         if idle is None:
             return None
         since = None if started is None else aware_utc("agent_started_at", started)
-        return standing.unchanged(idle, since, policy, self._clock.now())
+        return standing.unchanged_report(idle, since, policy, self._clock.now())
 
     def _note(self, group: str, session: str, idle: Idle) -> None:
         """Cache the results of a mailbox. Drops the oldest results if there are too many."""
@@ -204,7 +206,7 @@ def fill(path: Path, name: str, **noted: str) -> None:
     declared = models.OUTBOUND if name == OUTBOUND_DB else models.INBOUND
     backend = open_backend(path, Options(across_mounts=True))
     try:
-        StoreScope(backend, Retry(Metrics(), lock_seconds=backend.lock_seconds)).writing(
+        StoreScope(backend, Retry(Metrics(), lock_seconds=backend.lock_seconds)).write(
             lambda unit: _complete(unit, declared, noted)
         )
     finally:
@@ -229,7 +231,7 @@ def _pairs(sessions: Any) -> list[tuple[str, str]]:
 
 
 def _groups(root: Path) -> list[str]:
-    with files.translated(root), suppress(FileNotFoundError):
+    with files.translate_errors(root), suppress(FileNotFoundError):
         return sorted(path.name for path in root.iterdir() if is_name(path.name) and _is_folder(path))
     return []
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import sqlalchemy as sa
 
-from lastlight_state.clock import iso_text, spelled
+from lastlight_state.clock import iso_text, parse_foreign_time
 from lastlight_state.db.schema.columns import Integer, Text
 from lastlight_state.db.valid import words
 from lastlight_state.errors import InvalidValue
@@ -81,7 +81,7 @@ def plain_text(moment: datetime) -> str:
 
 def instant(text: str | None) -> datetime | None:
     """Return the time in a text, in UTC; None for None, and for a text that is not a time."""
-    return spelled(text.strip()) if isinstance(text, str) else None
+    return parse_foreign_time(text.strip()) if isinstance(text, str) else None
 
 
 def is_unreadable(text: str | None) -> bool:
@@ -124,7 +124,7 @@ def _text(name: str, **options: Any) -> sa.Column[Any]:
     return sa.Column(name, Text, **options)
 
 
-def _needed(name: str, **options: Any) -> sa.Column[Any]:
+def _required_text(name: str, **options: Any) -> sa.Column[Any]:
     return _text(name, nullable=False, **options)
 
 
@@ -143,7 +143,7 @@ def _only_row() -> tuple[Any, ...]:
 
 def _meta(metadata: sa.MetaData) -> sa.Table:
     """Return the table of stored values of a side's file, such as ``layout``, ``highest_seq`` or ``settled_seq``."""
-    return sa.Table("mailbox_meta", metadata, _text("key", primary_key=True), _needed("value"))
+    return sa.Table("mailbox_meta", metadata, _text("key", primary_key=True), _required_text("value"))
 
 
 MESSAGES_IN = sa.Table(
@@ -151,8 +151,8 @@ MESSAGES_IN = sa.Table(
     INBOUND,
     _text("id", primary_key=True),
     *_seq(0),
-    _needed("kind"),
-    _needed("timestamp"),
+    _required_text("kind"),
+    _required_text("timestamp"),
     _text("status", server_default="pending"),
     _text("process_after"),
     _text("recurrence"),
@@ -162,7 +162,7 @@ MESSAGES_IN = sa.Table(
     _text("platform_id"),
     _text("channel_type"),
     _text("thread_id"),
-    _needed("content"),
+    _required_text("content"),
     _text("source_session_id"),
     _whole("on_wake", 0, nullable=False),
     _text("timezone"),
@@ -178,8 +178,8 @@ DELIVERED = sa.Table(
     INBOUND,
     _text("message_out_id", primary_key=True),
     _text("platform_message_id"),
-    _needed("status", server_default="delivered"),
-    _needed("delivered_at"),
+    _required_text("status", server_default="delivered"),
+    _required_text("delivered_at"),
     _text("error"),
     _whole("attempts"),
 )
@@ -188,7 +188,7 @@ DESTINATIONS = sa.Table(
     INBOUND,
     _text("name", primary_key=True),
     _text("display_name"),
-    _needed("type"),
+    _required_text("type"),
     _text("channel_type"),
     _text("platform_id"),
     _text("agent_group_id"),
@@ -216,29 +216,29 @@ MESSAGES_OUT = sa.Table(
     _text("id", primary_key=True),
     *_seq(1),
     _text("in_reply_to"),
-    _needed("timestamp"),
+    _required_text("timestamp"),
     _text("deliver_after"),
     _text("recurrence"),
-    _needed("kind"),
+    _required_text("kind"),
     _text("platform_id"),
     _text("channel_type"),
     _text("thread_id"),
-    _needed("content"),
+    _required_text("content"),
     _whole("target_seq"),
 )
 ACKS = sa.Table(
     "processing_ack",
     OUTBOUND,
     _text("message_id", primary_key=True),
-    _needed("status"),
-    _needed("status_changed"),
+    _required_text("status"),
+    _required_text("status_changed"),
     _whole("message_seq"),
     _whole("message_tries"),
     _text("claimed_by"),
     _text("error"),
 )
 SESSION_STATE = sa.Table(
-    "session_state", OUTBOUND, _text("key", primary_key=True), _needed("value"), _needed("updated_at")
+    "session_state", OUTBOUND, _text("key", primary_key=True), _required_text("value"), _required_text("updated_at")
 )
 CONTAINER_STATE = sa.Table(
     "container_state",
@@ -247,7 +247,7 @@ CONTAINER_STATE = sa.Table(
     _text("current_tool"),
     _whole("tool_declared_timeout_ms"),
     _text("tool_started_at"),
-    _needed("updated_at"),
+    _required_text("updated_at"),
 )
 OUT_META = _meta(OUTBOUND)
 

@@ -54,7 +54,7 @@ class MessageInSummary(Record):
         values["tries"] = values["tries"] or 0
         values["trigger"] = values["trigger"] != 0
         values["on_wake"] = bool(values["on_wake"])
-        values["routing"] = _routing(values)
+        values["routing"] = _pop_routing(values)
         for name in (PLACE, *_WORKING):
             values.pop(name, None)
         return super().of(values)
@@ -98,7 +98,7 @@ class MessageOutSummary(Record):
     def of(cls, values: Any) -> Self:
         values["timestamp"] = instant(values["timestamp"])
         values["deliver_after"] = instant(values["deliver_after"])
-        values["routing"] = _routing(values)
+        values["routing"] = _pop_routing(values)
         values.pop(PLACE, None)
         return super().of(values)
 
@@ -303,7 +303,7 @@ class ToolState(Record):
     started_at: datetime | None
 
 
-def _routing(values: Row) -> Routing:
+def _pop_routing(values: Row) -> Routing:
     return Routing(values.pop("channel_type"), values.pop("platform_id"), values.pop("thread_id"))
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         LlmUsage as LlmUsage,
         Model as Model,
         OutputRef as OutputRef,
-        Party as Party,
+        Program as Program,
         Prompts as Prompts,
         RunErrorInfo as RunErrorInfo,
         RunInput as RunInput,

@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from lastlight_state.clock import SYSTEM_CLOCK, Clock, kept
-from lastlight_state.db.gate import checked
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, checked_clock
+from lastlight_state.db.gate import check_arguments
 from lastlight_state.db.rows.records import Record
 from lastlight_state.files.jsonl.files import LOCK_TIMEOUT
 from lastlight_state.files.jsonl.writer import SyncWord
@@ -18,7 +18,7 @@ from lastlight_state.files.run_log.checks import Checks
 from lastlight_state.files.run_log.fields import JsonObject, Runtime
 from lastlight_state.files.run_log.messages import Dropped, is_notice, normalise
 from lastlight_state.files.run_log.reading import newer
-from lastlight_state.files.run_log.records import RunHeader, made, part
+from lastlight_state.files.run_log.records import RunHeader, build_record, part
 from lastlight_state.files.run_log.replay import Replay
 from lastlight_state.files.run_log.runs import Runs, Writing
 from lastlight_state.files.run_log.runs.heads import Heads
@@ -64,7 +64,7 @@ class ResumePlan(Record):
         ``parts`` are its other fields, such as ``client``, ``model`` and ``prompts``.
         """
         own = {"run_id": run_id, "session_id": self.session_id, "started_at": started_at, "runtime": self.runtime}
-        return made(RunHeader, {**parts, **own})
+        return build_record(RunHeader, {**parts, **own})
 
 
 def default_notice(changes: Sequence[EnvironmentChange]) -> str:
@@ -73,7 +73,7 @@ def default_notice(changes: Sequence[EnvironmentChange]) -> str:
     return "\n".join(["The session was resumed in another environment:", *lines])
 
 
-@checked
+@check_arguments
 def prepare_resume(
     state: SessionState,
     *,
@@ -98,7 +98,7 @@ def prepare_resume(
     head, rest = list(history[:leading]), history[leading:]
     if system_prompt is not None:
         head = [{"role": _SYSTEM, "content": system_prompt}]
-    changes = _changes(environment, previous or _remembered(state.meta))
+    changes = _changes(environment, previous or _last_environment(state.meta))
     if changes and notice is not None:
         head.append({"role": _SYSTEM, "content": notice(changes), "meta": {paths.NOTICE: True}})
     return ResumePlan(
@@ -112,7 +112,7 @@ def prepare_resume(
     )
 
 
-def _remembered(meta: JsonObject | None) -> Runtime | None:
+def _last_environment(meta: JsonObject | None) -> Runtime | None:
     """Return the environment that the last plan stored, or None."""
     told = (meta or {}).get(paths.ENVIRONMENT)
     return part("meta", Runtime, told) if isinstance(told, Mapping) else None
@@ -142,7 +142,7 @@ class RunLog:
         sync: SyncWord = "end",
         lock_timeout: float = LOCK_TIMEOUT,
     ) -> None:
-        clock = kept(clock)
+        clock = checked_clock(clock)
         tree = RunTree(root)
         self.root = tree.root
         heads = Heads(tree)

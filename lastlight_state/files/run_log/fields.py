@@ -58,7 +58,7 @@ class Open(Record):
         return found
 
 
-class Party(Open):
+class Program(Open):
     """A program by name and version."""
 
     name: Text

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, Literal, NamedTuple
 
-from lastlight_state.db.gate import guarded
+from lastlight_state.db.gate import guard_arguments
 from lastlight_state.errors import InvalidValue
 from lastlight_state.files.run_log import paths
 from lastlight_state.files.run_log.fields import JsonObject
@@ -31,14 +31,14 @@ class Normalised(NamedTuple):
     dropped: tuple[Dropped, ...]
 
 
-@guarded
+@guard_arguments
 def normalise(messages: Iterable[Mapping[str, Any]]) -> Normalised:
     """Return the history without results that lack a call, calls that lack a result, and assistant messages left empty.
 
     The order of messages, unknown roles and unknown fields are kept. The given messages are not changed.
     """
     given = [_copy(message) for message in messages]
-    paired = _paired(given)
+    paired = _paired_calls(given)
     kept: list[JsonObject] = []
     dropped: list[Dropped] = []
     for index, message in enumerate(given):
@@ -57,10 +57,10 @@ def normalise(messages: Iterable[Mapping[str, Any]]) -> Normalised:
     return Normalised(tuple(kept), tuple(dropped))
 
 
-@guarded
+@guard_arguments
 def without_marks(messages: Iterable[Mapping[str, Any]]) -> tuple[JsonObject, ...]:
     """Return the messages without the marks of resume notices, for providers that accept no extra fields."""
-    return tuple(_unmarked(message) if is_notice(message) else _copy(message) for message in messages)
+    return tuple(_unmark_message(message) if is_notice(message) else _copy(message) for message in messages)
 
 
 def is_notice(message: Any) -> bool:
@@ -75,14 +75,14 @@ def _copy(message: Any) -> JsonObject:
     return deepcopy(dict(message))
 
 
-def _unmarked(message: Mapping[str, Any]) -> JsonObject:
+def _unmark_message(message: Mapping[str, Any]) -> JsonObject:
     copy = _copy(message)
     meta = copy.pop("meta")
     del meta[paths.NOTICE]
     return {**copy, "meta": meta} if meta else copy
 
 
-def _paired(messages: list[JsonObject]) -> set[tuple[int, Any]]:
+def _paired_calls(messages: list[JsonObject]) -> set[tuple[int, Any]]:
     """Return the calls that have a result and the results that have a call, by message index and the id of the call."""
     open_calls: dict[Any, int] = {}
     paired: set[tuple[int, Any]] = set()

@@ -20,7 +20,7 @@ from lastlight_state.clock import aware_utc, iso_time, to_millis
 from lastlight_state.db.valid import words
 from lastlight_state.errors import InvalidValue, UnsafePath
 from lastlight_state.files.run_log.storage import SUFFIX as PACKED_SUFFIX
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 
 # The words used in run logs, and the keys that this library adds to ``meta``.
 
@@ -82,7 +82,7 @@ def checked_id(where: str, text: Any) -> str:
     """
     readable_id(where, text)
     if not is_uuid4(text):
-        raise InvalidValue(where, f"must be a UUIDv4 in lower case, got {shown(text, 80)}")
+        raise InvalidValue(where, f"must be a UUIDv4 in lower case, got {repr_of(text, 80)}")
     return str(text)
 
 
@@ -130,7 +130,7 @@ def session_of(file_name: str) -> str | None:
     return session_id if session_id != file_name and is_readable(session_id) else None
 
 
-def started(moment: Any) -> datetime:
+def utc_start(moment: Any) -> datetime:
     """Return the start of a run in UTC. Raises `InvalidValue` for a time without a zone, and for other types."""
     if moment is None:
         raise InvalidValue("started_at", "must be a time with its zone")

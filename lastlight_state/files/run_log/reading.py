@@ -111,7 +111,7 @@ class RunReading:
         reader = LineReader(-1, self.path, LineKind(Line, self._accepts), block_bytes=BLOCK_BYTES)
         with openings(self._file) as opened:
             for raw in in_blocks(self.path, opened, reader.raw_batch):
-                yield from self._judged(raw)
+                yield from self._judge_line(raw)
         tail = reader.raw_tail()
         if tail is not None:
             yield from self._tail(tail)
@@ -124,7 +124,7 @@ class RunReading:
         self.torn = self.ended = False
         self.torn_at = self.header = None
 
-    def _judged(self, line: RawLine) -> Iterator[Placed]:
+    def _judge_line(self, line: RawLine) -> Iterator[Placed]:
         self._line += 1
         if line.raw is None:
             self._report("oversize", line.offset, line.length)
@@ -133,7 +133,7 @@ class RunReading:
         if reason is not None:
             self._report(reason, line.offset, line.length)
         for piece in pieces:
-            placed = self._placed(piece, line.offset + piece.start, recovered=reason is not None)
+            placed = self._place_record(piece, line.offset + piece.start, recovered=reason is not None)
             if placed is not None:
                 yield placed
 
@@ -141,13 +141,13 @@ class RunReading:
         """Yield the last line without a newline if it is a whole object. A part of an object can never be parsed."""
         verdict = recovery.Verdict((), "oversize") if line.raw is None else recovery.judge(line.raw, self._accepts)
         if verdict.reason is None:
-            yield from self._judged(line)
+            yield from self._judge_line(line)
             return
         self.torn, self.torn_at = True, line.offset
         if self.liveness() != "held":
-            yield from self._judged(line)
+            yield from self._judge_line(line)
 
-    def _placed(self, piece: recovery.Piece, offset: int, *, recovered: bool) -> Placed | None:
+    def _place_record(self, piece: recovery.Piece, offset: int, *, recovered: bool) -> Placed | None:
         """Return the record and position of an object; None for an object that is not a record."""
         kind = piece.value.get("type")
         if not isinstance(kind, str):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 from pydantic import ValidationError
 
 from lastlight_state import codec
-from lastlight_state.db.gate import guarded
+from lastlight_state.db.gate import guard_arguments
 from lastlight_state.errors import InvalidValue
 from lastlight_state.files.jsonl.recovery import Accepts, Piece
 from lastlight_state.files.run_log.fields import (
@@ -26,7 +26,7 @@ from lastlight_state.files.run_log.fields import (
     Number,
     Open,
     OutputRef,
-    Party,
+    Program,
     Prompts,
     RunErrorInfo,
     RunInput,
@@ -92,8 +92,8 @@ class RunHeader(Logged):
     run_id: Text
     session_id: Text | None = None
     started_at: Time
-    client: Party | None = None
-    server: Party | None = None
+    client: Program | None = None
+    server: Program | None = None
     model: Model | None = None
     prompts: Prompts | None = None
     tools: Tools | None = None
@@ -284,7 +284,7 @@ def accepts(run_id: str) -> Accepts:
     return is_record
 
 
-@guarded
+@guard_arguments
 def record_of(value: Mapping[str, Any]) -> RunRecord:
     """Return the record of a JSON object with a text ``type``.
 
@@ -328,10 +328,10 @@ def part(where: str, kind: type[P], value: Any) -> P:
         return value
     if not isinstance(value, Mapping):
         raise InvalidValue(where, f"expected a {kind.__name__}, got {type(value).__name__}")
-    return made(kind, dict(value), where=where)
+    return build_record(kind, dict(value), where=where)
 
 
-def made(kind: type[P], fields: dict[str, Any], *, where: str | None = None) -> P:
+def build_record(kind: type[P], fields: dict[str, Any], *, where: str | None = None) -> P:
     """Build a record from these fields. Raises `InvalidValue` naming the field that does not fit."""
     try:
         return kind.model_validate(fields)

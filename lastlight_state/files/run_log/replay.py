@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from lastlight_state.db.gate import checked
+from lastlight_state.db.gate import check_arguments
 from lastlight_state.db.rows.records import Record
 from lastlight_state.db.valid import number
 from lastlight_state.errors import NotFound
@@ -158,7 +158,7 @@ class Tally:
             tool_errors=self._counts["tool_errors"],
             errors=self._counts["errors"],
             compactions=self._counts["compactions"],
-            usage={model: TokenTotals(**_filled(totals)) for model, totals in self._usage.items()},
+            usage={model: TokenTotals(**_token_counts(totals)) for model, totals in self._usage.items()},
             context_left_percent=facts.get("context"),
             size_bytes=reading.size,
             damage_count=reading.damage_count,
@@ -217,7 +217,7 @@ class Tally:
             totals[name] += getattr(usage, name) or 0
 
 
-def _filled(totals: Counter[str]) -> dict[str, int]:
+def _token_counts(totals: Counter[str]) -> dict[str, int]:
     return {name: totals[name] for name in TokenTotals.model_fields}
 
 
@@ -233,7 +233,7 @@ class Replay:
         self._tree = tree
         self._lists = lists
 
-    @checked
+    @check_arguments
     def prompts(self, run_id: str) -> Iterator[PromptTurn]:
         """Yield the invocations in the order of their requests, each with the exact prompt that was sent.
 
@@ -245,7 +245,7 @@ class Replay:
         """
         return self._turns(self._tree.get(run_id))
 
-    @checked
+    @check_arguments
     def prompt(self, run_id: str, seq: int) -> PromptTurn:
         """Return the invocation of this number. Raises `NotFound`."""
         for turn in self.prompts(run_id):
@@ -253,16 +253,16 @@ class Replay:
                 return turn
         raise NotFound("llm_request", (run_id, seq))
 
-    @checked
+    @check_arguments
     def events(self, run_id: str, *, after_seq: int | None = None) -> list[AgentEvent]:
         """Return the events after ``after_seq``, sorted by ``seq`` and then by their order in the file.
 
         For display only. Events of all types are returned, ``compaction_start`` and ``compaction_complete`` included.
         Raises `NotFound`.
         """
-        return self._events(self._reading(self._tree.get(run_id)), after_seq)
+        return self._events(self._run_reading(self._tree.get(run_id)), after_seq)
 
-    @checked
+    @check_arguments
     def history(self, session_id: str, *, max_runs: int = 20, max_events: int = 1500) -> SessionHistory:
         """Return the last ``max_events`` events of a session's newest ``max_runs`` runs by start, oldest first.
 
@@ -276,25 +276,25 @@ class Replay:
         kept: deque[HistoryEvent] = deque(maxlen=max_events)
         total = 0
         for file in reversed(found):
-            for event in self._played(file):
+            for event in self._play_run(file):
                 kept.append(event)
                 total += 1
         runs = tuple(file.run_id for file in reversed(found))
         return SessionHistory(session_id=session_id, runs=runs, events=tuple(kept), truncated=total > len(kept))
 
-    @checked
+    @check_arguments
     def summarise(self, run_id: str) -> RunDigest:
         """Return the summary of a run, read in one pass. Raises `NotFound`."""
-        return Tally(self._reading(self._tree.get(run_id))).digest()
+        return Tally(self._run_reading(self._tree.get(run_id))).digest()
 
-    def _reading(self, file: RunFile) -> RunReading:
+    def _run_reading(self, file: RunFile) -> RunReading:
         return RunReading(self._tree, file)
 
     def _turns(self, file: RunFile) -> Iterator[PromptTurn]:
         asked: dict[int, LlmRequest] = {}
         answers: dict[int, LlmResponse] = {}
         seen: set[int] = set()
-        for record in self._reading(file):
+        for record in self._run_reading(file):
             if isinstance(record, LlmRequest) and record.seq not in seen:
                 seen.add(record.seq)
                 asked[record.seq] = record
@@ -310,12 +310,12 @@ class Replay:
         found.sort(key=lambda event: event.seq)
         return found if after_seq is None else [event for event in found if event.seq > after_seq]
 
-    def _played(self, file: RunFile) -> Iterator[HistoryEvent]:
+    def _play_run(self, file: RunFile) -> Iterator[HistoryEvent]:
         """Yield the input of a run and its events."""
         start: RunRecord | None = None
         events: list[AgentEvent] = []
         try:
-            for record in self._reading(file):
+            for record in self._run_reading(file):
                 if isinstance(record, RunStart) and start is None:
                     start = record
                     text = input_text(record.input.to_json()) or ""

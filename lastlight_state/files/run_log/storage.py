@@ -65,7 +65,7 @@ def pack(plain: int, target: int) -> None:
         os.fsync(target)
 
 
-def unpacked(packed: int, most: int | None = None) -> int:
+def unpack(packed: int, most: int | None = None) -> int:
     """Unpack a log, and return the descriptor of an unnamed file with its bytes, or the first ``most`` of them.
 
     Raises OSError.
@@ -86,7 +86,7 @@ def unpacked(packed: int, most: int | None = None) -> int:
 
 def is_same(plain: int, packed: int) -> bool:
     """True if a packed log has exactly the bytes of an open one. Raises OSError."""
-    unpacked_again = unpacked(packed)
+    unpacked_again = unpack(packed)
     try:
         return _digest(plain) == _digest(unpacked_again)
     finally:

@@ -131,7 +131,7 @@ def open_run(file: RunFile, most: int | None = None) -> int:
         if not file.is_packed:
             return descriptor
         try:
-            return storage.unpacked(descriptor, most)
+            return storage.unpack(descriptor, most)
         finally:
             os.close(descriptor)
     except FileNotFoundError:

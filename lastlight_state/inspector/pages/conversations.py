@@ -17,7 +17,7 @@ DEEPEST = 12
 
 
 @page.look()
-def listed(ask: Ask) -> View:
+def session_list(ask: Ask) -> View:
     """Show a page of sessions."""
     where = SessionFilter(
         statuses=cast("Any", ask.texts("status")) or None,  # the library refuses an unknown status
@@ -33,7 +33,7 @@ def listed(ask: Ask) -> View:
 
 
 @page.look("/{session_id}", live=True, takes="limit page_token branches")
-def one(ask: Ask) -> View:
+def session_page(ask: Ask) -> View:
     """Show a session: its branches as a tree, and a page of its messages, each once."""
     key, limit = ask.path["session_id"], ask.part["limit"]
     with ask.store.view() as moment:

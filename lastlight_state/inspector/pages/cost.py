@@ -22,11 +22,11 @@ DAYS = 14
 
 
 @page.look()
-def shown(ask: Ask) -> View:
+def usage_page(ask: Ask) -> View:
     """Show usage by day and by one dimension."""
     measure, dimension = _word(ask, "measure", tuple(MEASURES)), _word(ask, "by", DIMENSIONS)
     daily, groups = _daily(ask), _groups(ask, dimension)
-    named = _named(groups, dimension)
+    named = _group_rows(groups, dimension)
     data = {
         "measure": measure,
         "by": dimension,
@@ -58,7 +58,7 @@ def daily_csv(ask: Ask) -> Download:
 def groups_csv(ask: Ask) -> Download:
     """Return the table of the dimension as a CSV file."""
     dimension = _word(ask, "by", DIMENSIONS)
-    return Download(f"usage-by-{dimension}.csv", _named(_groups(ask, dimension), dimension))
+    return Download(f"usage-by-{dimension}.csv", _group_rows(_groups(ask, dimension), dimension))
 
 
 def _days(ask: Ask) -> int:
@@ -81,7 +81,7 @@ def _groups(ask: Ask, dimension: Dimension) -> tuple[UsageGroup, ...]:
     return ask.store.workflows.usage.by(dimension, since=today - timedelta(days=_days(ask) - 1))
 
 
-def _named(groups: tuple[UsageGroup, ...], dimension: Dimension) -> list[dict[str, Any]]:
+def _group_rows(groups: tuple[UsageGroup, ...], dimension: Dimension) -> list[dict[str, Any]]:
     """Return the groups as rows. Names of people are put in a field that is hidden as personal data."""
     name = "triggered_by" if dimension == "triggered_by" else "key"
     return [{name: group.key, **group.model_dump(exclude={"key"})} for group in groups]

@@ -28,7 +28,7 @@ _examining = Lock()
 
 
 @page.look()
-def shown(ask: Ask) -> View:
+def health_page(ask: Ask) -> View:
     """Show the last examination and a page of receipts.
 
     The examination is at most a minute old, unless a new one is still running.

@@ -20,7 +20,7 @@ FROM_HERE = "from the inspector"
 
 
 @page.look(live=True, takes="run order limit gates requests")
-def listed(ask: Ask) -> View:
+def question_list(ask: Ask) -> View:
     """Show the pending questions of one run, or of all."""
     run_id, limit = ask.text("run"), ask.number("limit", ROWS, most=MOST_ROWS)
     order = cast(Order, ask.text("order") or "oldest")  # the library refuses another word
@@ -58,25 +58,25 @@ def answer_gate(ask: Ask) -> View | Moved:
     """Answer an approval gate. The digest in the form proves which action the page showed."""
 
     def work() -> None:
-        decision = ask.filled("decision")
+        decision = ask.form_value("decision")
         if decision is None:
             raise InvalidValue("decision", "must be chosen")
         ask.store.workflows.approvals.answer(
             ask.path["id"],
             cast(Decision, decision),  # the library refuses another word
             by=_person(ask),
-            response=ask.filled("response"),
-            digest=ask.filled("digest"),
+            response=ask.form_value("response"),
+            digest=ask.form_value("digest"),
         )
 
-    return _acted(ask, work, gate, "gates")
+    return _act_and_redirect(ask, work, gate, "gates")
 
 
 @page.act("/gates/{id}/cancel")
 def cancel_gate(ask: Ask) -> View | Moved:
     """Cancel an approval gate without an answer."""
     cancel = ask.store.workflows.approvals.cancel
-    return _acted(ask, lambda: cancel(ask.path["id"], by=_person(ask), reason=_reason(ask)), gate, "gates")
+    return _act_and_redirect(ask, lambda: cancel(ask.path["id"], by=_person(ask), reason=_reason(ask)), gate, "gates")
 
 
 @page.act("/requests/{id}")
@@ -86,20 +86,22 @@ def answer_request(ask: Ask) -> View | Moved:
     def work() -> None:
         requests = ask.store.workflows.human_requests
         asked: HumanRequest = requests.get(ask.path["id"])
-        answer = forms.answer_of(asked.kind, asked.options, asked.schema, ask.filled)
+        answer = forms.answer_of(asked.kind, asked.options, asked.schema, ask.form_value)
         requests.answer(asked.id, answer, by=_person(ask))
 
-    return _acted(ask, work, request, "requests")
+    return _act_and_redirect(ask, work, request, "requests")
 
 
 @page.act("/requests/{id}/cancel")
 def cancel_request(ask: Ask) -> View | Moved:
     """Cancel a request without an answer."""
     cancel = ask.store.workflows.human_requests.cancel
-    return _acted(ask, lambda: cancel(ask.path["id"], by=_person(ask), reason=_reason(ask)), request, "requests")
+    return _act_and_redirect(
+        ask, lambda: cancel(ask.path["id"], by=_person(ask), reason=_reason(ask)), request, "requests"
+    )
 
 
-def _acted(ask: Ask, work: Callable[[], object], again: Callable[..., View], kind: str) -> View | Moved:
+def _act_and_redirect(ask: Ask, work: Callable[[], object], again: Callable[..., View], kind: str) -> View | Moved:
     """Carry out an action and redirect to the question. If the action is refused, show the question with the error."""
     try:
         work()
@@ -119,7 +121,7 @@ def _with_form(
 
 
 def _reason(ask: Ask) -> str:
-    return ask.filled("reason") or FROM_HERE
+    return ask.form_value("reason") or FROM_HERE
 
 
 def _person(ask: Ask) -> str:

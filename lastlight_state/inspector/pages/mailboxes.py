@@ -19,7 +19,7 @@ STATUSES = ("pending", "paused", "completed", "failed")
 
 
 @page.look(live=True, takes="group limit page_token")
-def listed(ask: Ask) -> View:
+def mailbox_list(ask: Ask) -> View:
     """Show a page of mailboxes with their counts. An unreadable mailbox is shown with its error."""
     limit = ask.number("limit", MAILBOXES, most=MOST_MAILBOXES)
     found = ask.store.mailbox.list(group=ask.text("group"), limit=limit, page_token=ask.text("page_token"))
@@ -29,7 +29,7 @@ def listed(ask: Ask) -> View:
 
 
 @page.look("/{group}/{session}", live=True, takes="status kind limit page_token waiting failed tasks")
-def one(ask: Ask) -> View:
+def mailbox_page(ask: Ask) -> View:
     """Show a mailbox: messages of both sides, claims, tasks, deliveries, and permitted destinations."""
     host, limit = _host(ask), ask.part["limit"]
     status, kind = ask.text("status"), ask.text("kind")

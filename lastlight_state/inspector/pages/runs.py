@@ -36,7 +36,7 @@ SEARCHED = timedelta(days=30)
 
 
 @page.look()
-def listed(ask: Ask, problems: Sequence[tuple[str, StateError]] = ()) -> View:
+def run_list(ask: Ask, problems: Sequence[tuple[str, StateError]] = ()) -> View:
     """Show a page of runs. A search text finds executions by error or skill, or runs by id or trigger."""
     which = RunFilter(
         statuses=cast("list[RunStatus]", ask.texts("status")) or None,  # an unknown status is refused below
@@ -53,7 +53,7 @@ def listed(ask: Ask, problems: Sequence[tuple[str, StateError]] = ()) -> View:
         if text := ask.text("error"):
             data["errors"] = w.lookups.search_errors(text, since=which.since or _midnight(now - SEARCHED), **ask.part)
         elif text := ask.text("find"):
-            data["found"] = _found(ask, moment, text)
+            data["found"] = _find_runs(ask, moment, text)
         else:
             filters = {field.name: getattr(which, field.name) for field in fields(which) if field.name != "trigger_id"}
             page_of_runs = w.runs.list(**filters, triggered_by=person, **ask.part)
@@ -70,7 +70,7 @@ def _midnight(moment: datetime) -> datetime:
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _found(ask: Ask, moment: Moment, text: str) -> list[dict[str, Any]]:
+def _find_runs(ask: Ask, moment: Moment, text: str) -> list[dict[str, Any]]:
     """Return the runs whose id begins with the text, and each workflow's newest run for the trigger with this id."""
     w = moment.workflows
     rows = moment.outputs.query.rows(_BEGINNING_SO, {"least": text, "end": prefix_end(text)}).rows
@@ -91,15 +91,15 @@ def _summary(run: WorkflowRun, usage: UsageTotals) -> RunSummary:
 @page.act("")
 def act_on_several(ask: Ask) -> View | Moved:
     """Carry out the same action on several runs, one by one. Runs that refused it are listed with their errors."""
-    act = _verb(ask, ask.filled("verb") or "", SEVERAL)
+    act = _verb(ask, ask.form_value("verb") or "", SEVERAL)
     problems: list[tuple[str, StateError]] = []
     for run_id in ask.form.get("run", ())[:MOST_ROWS]:
         try:
             act(run_id)
         except StateError as error:
             problems.append((run_id, error))
-    back = ask.filled("back") or ""
-    return listed(replace(ask, query=values(back)), problems) if problems else Moved(f"/runs?{back}")
+    back = ask.form_value("back") or ""
+    return run_list(replace(ask, query=values(back)), problems) if problems else Moved(f"/runs?{back}")
 
 
 def _mark(ask: Ask) -> Hashable:
@@ -115,7 +115,7 @@ def _mark(ask: Ask) -> Hashable:
 
 
 @page.look("/{run_id}", live=True, mark=_mark)
-def one(ask: Ask, problem: StateError | None = None) -> View:
+def run_page(ask: Ask, problem: StateError | None = None) -> View:
     """Show a run with everything that belongs to it."""
     run_id = ask.path["run_id"]
     with ask.store.view() as moment:
@@ -160,7 +160,7 @@ def act(ask: Ask) -> View | Moved:
     try:
         do(run_id)
     except StateError as problem:
-        return one(ask, problem)
+        return run_page(ask, problem)
     return Moved(f"/runs/{segment(run_id)}")
 
 
@@ -169,7 +169,7 @@ def _verb(ask: Ask, verb: str, allowed: Sequence[str]) -> Callable[[str], object
 
     Raises `NotFound` for an unknown verb.
     """
-    by, reason, w = ask.person or "", ask.filled("reason") or "from the inspector", ask.store.workflows
+    by, reason, w = ask.person or "", ask.form_value("reason") or "from the inspector", ask.store.workflows
     verbs: dict[str, Callable[[str], object]] = {
         "cancel": lambda run_id: w.runs.cancel(run_id, by=by, reason=reason),
         "pause": lambda run_id: w.waits.pause(run_id, by=by, reason=reason),

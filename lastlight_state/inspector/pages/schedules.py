@@ -21,7 +21,7 @@ RETIRED = {"retired": True, "all": None}
 
 
 @page.look(live=True, takes="enabled retired origin days missed limit page_token")
-def listed(ask: Ask) -> View:
+def cron_list(ask: Ask) -> View:
     """Show a page of crons with the outcomes of their last fires, and the missed due times of all crons."""
     enabled, retired = SWITCHES.get(ask.text("enabled") or ""), RETIRED.get(ask.text("retired") or "", False)
     origin: Any = ask.text("origin")  # the library refuses another word
@@ -31,14 +31,14 @@ def listed(ask: Ask) -> View:
         data = {
             "crons": {**crons.model_dump(), "items": told_crons(moment, crons.items, ask.clock.now())},
             "next_due_at": moment.schedules.crons.next_due_at(),
-            **_missed(ask, moment, since),
+            **_missed_fires(ask, moment, since),
             "calendar": _calendar(ask, moment),
         }
     return View("schedules.html", data, "Schedules", {"origins": sorted(ORIGINS)})
 
 
 @page.look("/crons/{name}", live=True, takes="status source since days missed limit page_token")
-def one(ask: Ask) -> View:
+def cron_page(ask: Ask) -> View:
     """Show a cron with its override, its next due times and its fires."""
     name, since = ask.path["name"], _since(ask)
     with ask.store.view() as moment:
@@ -49,7 +49,7 @@ def one(ask: Ask) -> View:
             "told": told_crons(moment, [found], ask.clock.now())[0],
             "fires": _fires(ask, moment, name),
             **_ahead(ask, found),
-            **_missed(ask, moment, since, name),
+            **_missed_fires(ask, moment, since, name),
             "calendar": _calendar(ask, moment, name),
         }
     return View("cron.html", data, f"Cron {name}", _words())
@@ -87,7 +87,7 @@ def _ahead(ask: Ask, found: CronSummary) -> dict[str, Any]:
     return {"ahead": instants, "ahead_problem": None}
 
 
-def _missed(ask: Ask, moment: Moment, since: datetime, name: str | None = None) -> dict[str, Any]:
+def _missed_fires(ask: Ask, moment: Moment, since: datetime, name: str | None = None) -> dict[str, Any]:
     """Return the due times that were missed, and the times that are due but not yet taken by a worker."""
     missed = moment.schedules.fires.list(cron_name=name, status="missed", since=since, page_token=ask.text("missed"))
     if name is not None:

@@ -28,7 +28,7 @@ SCOPES, STATES, ORDERS = ("chat", "sandbox"), ("running", "crashed", "unknown", 
 
 
 @page.look(live=True, takes="scope state project session since platform user limit page_token runs chats")
-def listed(ask: Ask) -> View:
+def transcript_list(ask: Ask) -> View:
     """Show a page of agent logs, one of run logs, and one of chats."""
     limit, scope, state = ask.part["limit"], cast("Any", ask.text("scope")), cast("Any", ask.text("state"))
     logs = ask.store.agent_log.sessions.list(
@@ -173,7 +173,7 @@ def _transcript(ask: Ask, data: dict[str, Any], backwards: Reading, forwards: Re
         "at": at,
         "is_there": is_there,
         "phases": marks,
-        "said": {"items": phases.marked(shown.said, marks), "next_page_token": shown.then, "damaged": []},
+        "said": {"items": phases.mark_phases(shown.said, marks), "next_page_token": shown.then, "damaged": []},
         "problems": shown.problems,
     }
     return View("transcript.html", data, f"Transcript {data['id']}", live=not find)

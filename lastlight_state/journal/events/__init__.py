@@ -28,7 +28,7 @@ from lastlight_state.journal.models import EVENTS
 from lastlight_state.journal.records import Appended, Event
 from lastlight_state.journal.shared import Ended, Numbered
 
-_MOST = limits_of(EVENTS)
+_LIMITS = limits_of(EVENTS)
 
 
 class Events(Numbered):
@@ -60,14 +60,14 @@ class Events(Numbered):
         ``node_id`` defaults to the payload's ``nodeId`` or ``node_id``; if it is given too, both must be equal. Raises
         `NotFound` for an unknown run, `PayloadTooLarge` for a payload of more than 64 KiB.
         """
-        found = valid.identifier("run_id", run_id, _MOST.run_id)
+        found = valid.identifier("run_id", run_id, _LIMITS.run_id)
         moment = self._now() if at is None else aware_utc("at", at)
         row = checks.row(found, type, payload, moment, event_id, node_id)
         if at is None and event_id is None:
             return self._append(
                 found,
                 self._chained,
-                lambda unit: statements.appended(row, sql.STREAM.one(unit, sql.APPEND, row), created=True),
+                lambda unit: statements.append_result(row, sql.STREAM.insert_row(unit, sql.APPEND, row), created=True),
             )
         draft = Draft(row, is_replay=event_id is None)
         return self._append(found, self._writing, lambda unit: statements.append_one(unit, draft), repeatable=True)
@@ -78,7 +78,7 @@ class Events(Numbered):
         Events that are stored already, or that are twice in the batch, keep their first number. An invalid event is
         refused by its position, and then nothing is stored. Otherwise like `append`.
         """
-        found, now = valid.identifier("run_id", run_id, _MOST.run_id), self._now()
+        found, now = valid.identifier("run_id", run_id, _LIMITS.run_id), self._now()
         given = checks.batch(events)
         rows = checks.events(found, given, now)
         if all(one.event_id is None and one.at is None for one in given):
@@ -93,12 +93,12 @@ class Events(Numbered):
         For a run with events, a start at or before the next number changes nothing; a later start raises
         `InvalidValue`. A caller that resumes should continue from the returned number.
         """
-        found = valid.identifier("run_id", run_id, _MOST.run_id)
+        found = valid.identifier("run_id", run_id, _LIMITS.run_id)
         start = valid.number("start_seq", start_seq, most=2**53)
         values = {"run_id": found, "next_seq": start}
 
         def work(unit: Any) -> int:
-            following = self._stream.locked(unit, found)
+            following = self._stream.lock_counter(unit, found)
             if start <= following:
                 return following
             if unit.value(sql.LATEST, values) is not None or following:
@@ -110,17 +110,17 @@ class Events(Numbered):
 
     def get(self, run_id: str, seq: int) -> Event:
         """Return the event with this number. Raises `NotFound`."""
-        values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one(sql.GET, values, kind=models.EVENT, key=(run_id, seq))
+        values = {"run_id": valid.lookup_text("run_id", run_id), "seq": valid.number("seq", seq)}
+        return self._get_row(sql.GET, values, kind=models.EVENT, key=(run_id, seq))
 
     def find(self, run_id: str, event_id: str) -> Event | None:
         """Return the event with this ``event_id``, or None."""
-        values = {"run_id": valid.sought("run_id", run_id), "event_id": valid.sought("event_id", event_id)}
+        values = {"run_id": valid.lookup_text("run_id", run_id), "event_id": valid.lookup_text("event_id", event_id)}
         return self._find(sql.FIND, values)
 
     def latest_seq(self, run_id: str) -> int | None:
         """Return the number of the run's last event, or None for a run without events."""
-        found: int | None = self._value(sql.LATEST, {"run_id": valid.sought("run_id", run_id)})
+        found: int | None = self._value(sql.LATEST, {"run_id": valid.lookup_text("run_id", run_id)})
         return found
 
     def list(

@@ -16,7 +16,7 @@ from lastlight_state.journal import models
 from lastlight_state.journal.arguments import EventFilter, NewEvent
 from lastlight_state.journal.models import EVENTS
 
-_MOST = limits_of(EVENTS)
+_LIMITS = limits_of(EVENTS)
 
 
 class EventDraft(TypedDict):
@@ -55,11 +55,11 @@ def row(
         raise InvalidValue(where + "payload", f"expected an object, got {type(payload).__name__}")
     return {
         "run_id": run_id,
-        "type": valid.identifier(where + "type", kind, _MOST.type),
+        "type": valid.identifier(where + "type", kind, _LIMITS.type),
         "occurred_at": at,
         "node_id": _node(where, node_id, payload),
-        "event_id": None if event_id is None else valid.identifier(where + "event_id", event_id, _MOST.event_id),
-        "payload": codec.encode(where + "payload", payload, max_bytes=_MOST.payload),
+        "event_id": None if event_id is None else valid.identifier(where + "event_id", event_id, _LIMITS.event_id),
+        "payload": codec.encode(where + "payload", payload, max_bytes=_LIMITS.payload),
     }
 
 
@@ -83,21 +83,21 @@ def batch(given: Any) -> Sequence[NewEvent]:
     valid.number("events", len(given), least=1, most=models.BATCH)
     for i, one in enumerate(given):
         if type(one) is not NewEvent:
-            valid.group(f"events[{i}]", one, NewEvent)
+            valid.argument_group(f"events[{i}]", one, NewEvent)
     return given
 
 
 def filters(run_id: str, where: EventFilter | None, after_seq: int | None, page_token: str | None = None) -> Row:
     """Return the checked filters of a list of events, by name."""
-    asked = EventFilter() if where is None else valid.group("where", where, EventFilter)
+    asked = EventFilter() if where is None else valid.argument_group("where", where, EventFilter)
     if after_seq is not None and page_token is not None:
         raise InvalidValue("page_token", "must not be given together with after_seq")
     types = valid.several("where.types", asked.types)
     valid.at_most("where.types", types, models.TYPES)
     return {
-        "run_id": valid.sought("run_id", run_id),
-        "types": [valid.identifier("where.types", one, _MOST.type) for one in types] or None,
-        "node_id": valid.optional("where.node_id", asked.node_id, _MOST.node_id),
+        "run_id": valid.lookup_text("run_id", run_id),
+        "types": [valid.identifier("where.types", one, _LIMITS.type) for one in types] or None,
+        "node_id": valid.optional("where.node_id", asked.node_id, _LIMITS.node_id),
         "since": None if asked.since is None else aware_utc("where.since", asked.since),
         "until": None if asked.until is None else aware_utc("where.until", asked.until),
         "after_seq": None if after_seq is None else valid.number("after_seq", after_seq, least=-1),
@@ -111,10 +111,10 @@ def _node(where: str, argument: str | None, payload: dict[str, Any]) -> str | No
     differ.
     """
     told = payload["nodeId"] if "nodeId" in payload else payload.get("node_id")
-    named = told if told is not None and valid.is_identifier(told, _MOST.node_id) else None
+    named = told if told is not None and valid.is_identifier(told, _LIMITS.node_id) else None
     if argument is None:
         return named
-    node_id = valid.identifier(where + "node_id", argument, _MOST.node_id)
+    node_id = valid.identifier(where + "node_id", argument, _LIMITS.node_id)
     if named not in (None, node_id):
         raise InvalidValue(where + "node_id", "must be the node that the payload names")
     return node_id

@@ -50,7 +50,7 @@ class Follower:
         self._until_end = ended is not None
         self._cursors = dict(cursors)
         self._stop_types = frozenset(valid.several("stop_types", stop_types))
-        asked = EventFilter() if where is None else valid.group("where", where, EventFilter)
+        asked = EventFilter() if where is None else valid.argument_group("where", where, EventFilter)
         if asked.types:
             asked = replace(asked, types=(*asked.types, *self._stop_types))
         self._where = asked
@@ -93,14 +93,14 @@ class Follower:
                 if heartbeat is not None and now - beat >= heartbeat:
                     beat = now
                     yield None
-                grown = self._watch.grown(known, _rest((heard, idle_timeout), (beat, heartbeat)))
+                grown = self._watch.wait_for_growth(known, _rest((heard, idle_timeout), (beat, heartbeat)))
 
     def _read(self, run_id: str, next_seq: int) -> Iterator[Event]:
         """Yield the run's events after its cursor, page by page. Moves the cursor to ``next_seq - 1`` at least."""
         while True:
             given = checks.filters(run_id, self._where, self._cursors[run_id])
             chosen = {name: value for name, value in given.items() if value is not None}
-            found = self._scope.reading(_page(chosen))
+            found = self._scope.read(_page(chosen))
             self._check_head(run_id, next_seq)  # after the page: rows that exist now existed when it was read
             items, damaged = split_damaged(found.rows)
             for event in items:
@@ -121,7 +121,7 @@ class Follower:
         if cursor is None or cursor >= next_seq - 1:
             return
         values = {"run_id": run_id, "after_seq": cursor}
-        first = self._scope.reading(lambda unit: unit.value(sql.FIRST_AFTER, values))
+        first = self._scope.read(lambda unit: unit.value(sql.FIRST_AFTER, values))
         if first != cursor + 1:
             left = next_seq if first is None else first
             raise NotFound(models.EVENT, (run_id, left), reason=f"events after {cursor} were pruned; {left} comes next")
@@ -146,4 +146,4 @@ def _rest(*since: tuple[float, float | None]) -> float:
 
 def _page(chosen: Mapping[str, Any]) -> Callable[[Unit], Window[Event]]:
     listing = sql.LISTS["oldest_first"]
-    return lambda unit: window(lambda size: listing.placed(unit, chosen, None, size), models.PAGE)
+    return lambda unit: window(lambda size: listing.rows_after(unit, chosen, None, size), models.PAGE)

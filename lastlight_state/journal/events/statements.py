@@ -12,8 +12,8 @@ from lastlight_state.backends.sql.json import member_of
 from lastlight_state.clock import iso_text
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.records import make_record
-from lastlight_state.db.rows.statements import Row, Statement, Values, bind, every_column_of, number, prepared
-from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.rows.statements import Row, Statement, Values, bind, every_column_of, number, statement_of
+from lastlight_state.db.rows.writes import as_list, elements_table
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
@@ -30,23 +30,23 @@ GIVEN = ("type", "occurred_at", "node_id", "event_id", "payload")
 
 STREAM = Stream("events", EVENTS)
 APPEND = STREAM.chains(GIVEN)
-INSERT = prepared(sa.insert(EVENTS).values({name: bind(name, _c[name]) for name in ("run_id", "seq", *GIVEN)}))
+INSERT = statement_of(sa.insert(EVENTS).values({name: bind(name, _c[name]) for name in ("run_id", "seq", *GIVEN)}))
 
 
 def _among_runs() -> AmongFew:
-    return AmongFew(_c.run_id, sa.select(member_of(listed("runs").c.value, "run_id")))
+    return AmongFew(_c.run_id, sa.select(member_of(elements_table("runs").c.value, "run_id")))
 
 
-GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)), Event)
+GET = statement_of(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)), Event)
 _of_key = sa.select(*COLUMNS).where(_RUN, _c.event_id == bind("event_id", _c.event_id))
-FIND, OF_KEY = prepared(_of_key, Event), prepared(_of_key)
-OF_TIME = prepared(sa.select(*COLUMNS).where(_RUN, _c.occurred_at == bind("occurred_at", _c.occurred_at)))
-LATEST = prepared(sa.select(_c.seq).where(_RUN).order_by(_c.seq.desc()).limit(number(1)))
-FIRST_AFTER = prepared(
+FIND, OF_KEY = statement_of(_of_key, Event), statement_of(_of_key)
+OF_TIME = statement_of(sa.select(*COLUMNS).where(_RUN, _c.occurred_at == bind("occurred_at", _c.occurred_at)))
+LATEST = statement_of(sa.select(_c.seq).where(_RUN).order_by(_c.seq.desc()).limit(number(1)))
+FIRST_AFTER = statement_of(
     sa.select(_c.seq).where(_RUN, _c.seq > bind("after_seq", _c.seq)).order_by(_c.seq).limit(number(1))
 )
 
-_keys, _replays = listed("keys"), listed("replays")
+_keys, _replays = elements_table("keys"), elements_table("replays")
 _KEY = sa.select(member_of(_keys.c.value, "event_id"))
 
 #: One lookup by the unique index for each key. Given an array of keys, Postgres 15 reads all keyed events of the run
@@ -117,7 +117,7 @@ def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
     `Conflict` ``foreign_key`` for an unknown run.
     """
     next_seqs = STREAM.locked_many(unit, [draft.row["run_id"] for draft in drafts])
-    known = _Known(_stored(unit, drafts, next_seqs), by_content=any(draft.is_replay for draft in drafts))
+    known = _Known(_stored_events(unit, drafts, next_seqs), by_content=any(draft.is_replay for draft in drafts))
     outcomes: list[Appended] = []
     fresh: list[Row] = []
     for draft in drafts:
@@ -130,9 +130,9 @@ def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
             fresh.append(row)
             if not draft.is_fresh:
                 known.add(row)
-            outcomes.append(appended(row, seq, created=True))
+            outcomes.append(append_result(row, seq, created=True))
         else:
-            outcomes.append(appended(earlier, earlier["seq"], created=False))
+            outcomes.append(append_result(earlier, earlier["seq"], created=False))
     if fresh:
         STREAM.raise_all(unit, {row["run_id"]: next_seqs[row["run_id"]] for row in fresh})
         unit.insert(STREAM.table, INSERT, fresh)
@@ -142,11 +142,11 @@ def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
 def append_one(unit: Unit, draft: Draft) -> Appended:
     """Append a single draft. Otherwise like `append`."""
     run_id = draft.row["run_id"]
-    STREAM.locked(unit, run_id)
+    STREAM.lock_counter(unit, run_id)
     earlier = _Known(_stored_like(unit, draft), by_content=draft.is_replay).find(draft)
     if earlier is not None:
-        return appended(earlier, earlier["seq"], created=False)
-    return appended(draft.row, STREAM.one(unit, APPEND, draft.row), created=True)
+        return append_result(earlier, earlier["seq"], created=False)
+    return append_result(draft.row, STREAM.insert_row(unit, APPEND, draft.row), created=True)
 
 
 def append_plain(unit: Unit, run_id: str, rows: Sequence[EventDraft]) -> list[Appended]:
@@ -158,16 +158,16 @@ def append_plain(unit: Unit, run_id: str, rows: Sequence[EventDraft]) -> list[Ap
         first = unit.value(stream.begin, taking)
     outcomes: list[Appended] = []
 
-    def numbered() -> Iterator[Row]:
+    def number_rows() -> Iterator[Row]:
         for seq, row in enumerate(rows, first):
-            outcomes.append(appended(row, seq, created=True))
+            outcomes.append(append_result(row, seq, created=True))
             yield {**row, "seq": seq}
 
-    unit.insert(stream.table, INSERT, numbered())
+    unit.insert(stream.table, INSERT, number_rows())
     return outcomes
 
 
-def appended(row: Values, seq: int, *, created: bool) -> Appended:
+def append_result(row: Values, seq: int, *, created: bool) -> Appended:
     """Return what appending an event returns."""
     found = {"created": created, "seq": seq, "event_id": row["event_id"], "occurred_at": row["occurred_at"]}
     return make_record(Appended, found)
@@ -196,13 +196,13 @@ class _Known:
         if row["event_id"] is None:
             return self._by_content.get(_content(row)) if draft.is_replay else None
         earlier = self._by_key.get((row["run_id"], row["event_id"]))
-        if earlier is not None and _told(earlier) != _told(row):
+        if earlier is not None and _compared_values(earlier) != _compared_values(row):
             problem = "already exists with other content"
             raise AlreadyExists(EVENT, row["event_id"], problem=problem, seq=earlier["seq"])
         return earlier
 
 
-def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list[Row]:
+def _stored_events(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list[Row]:
     """Return events of these runs that may be those of the drafts."""
     keys = list(_draft_keys(drafts))
     times = {iso_text(draft.row["occurred_at"]) for draft in drafts if draft.is_replay}
@@ -234,7 +234,7 @@ def _content(row: Values) -> Any:
     return row["run_id"], row["occurred_at"], row["type"], _canonical(row["payload"])
 
 
-def _told(row: Values) -> Any:
+def _compared_values(row: Values) -> Any:
     """Return what two events of one key must have in common."""
     return row["type"], row["node_id"], _canonical(row["payload"])
 

@@ -86,7 +86,7 @@ def cache_of(owner: Any) -> FrameCache:
         return _caches.setdefault(owner, FrameCache())
 
 
-_MOST = limits_of(FRAMES)
+_LIMITS = limits_of(FRAMES)
 
 _log = logging.getLogger("lastlight_state.journal")
 
@@ -143,13 +143,15 @@ class Frames(Numbered):
         """
         text = codec.canonical(tree)
         row: FrameDraft = {
-            "run_id": valid.identifier("run_id", run_id, _MOST.run_id),
+            "run_id": valid.identifier("run_id", run_id, _LIMITS.run_id),
             "created_at": self._now() if at is None else aware_utc("at", at),
             "content_hash": codec.digest(text),
             "full_bytes": len(text.encode()),
-            "note": valid.optional_content("note", note, _MOST.note),
-            "mounted_task_ids": _encoded("mounted_task_ids", _ids(mounted_task_ids), _MOST.mounted_task_ids),
-            "task_index": None if task_index is None else _encoded("task_index", dict(task_index), _MOST.task_index),
+            "note": valid.optional_content("note", note, _LIMITS.note),
+            "mounted_task_ids": _encode_json("mounted_task_ids", _ids(mounted_task_ids), _LIMITS.mounted_task_ids),
+            "task_index": None
+            if task_index is None
+            else _encode_json("task_index", dict(task_index), _LIMITS.task_index),
         }
         given = None if frame_no is None else valid.number("frame_no", frame_no, most=_GREATEST)
         return self._append(
@@ -161,7 +163,7 @@ class Frames(Numbered):
 
     def get(self, run_id: str, frame_no: int) -> Frame:
         """Return the frame with its tree. Raises `NotFound`, or `FrameChainBroken` if it cannot be rebuilt exactly."""
-        values = {"run_id": valid.sought("run_id", run_id), "frame_no": valid.number("frame_no", frame_no)}
+        values = {"run_id": valid.lookup_text("run_id", run_id), "frame_no": valid.number("frame_no", frame_no)}
         row = self._reading(lambda unit: unit.row(sql.GET, values))
         if row is None:
             raise valid.not_found(models.FRAME_KIND, (run_id, frame_no))
@@ -169,7 +171,7 @@ class Frames(Numbered):
 
     def find_latest(self, run_id: str) -> Frame | None:
         """Return the frame with the run's greatest number, or None for a run without frames."""
-        row = self._reading(lambda unit: unit.row(sql.LATEST, {"run_id": valid.sought("run_id", run_id)}))
+        row = self._reading(lambda unit: unit.row(sql.LATEST, {"run_id": valid.lookup_text("run_id", run_id)}))
         return None if row is None else self._frame(row)
 
     def list(
@@ -177,7 +179,7 @@ class Frames(Numbered):
     ) -> Page[FrameSummary]:
         """Return a page of summaries of a run's frames, newest first. Their contents are not read."""
         after = None if after_frame_no is None else valid.number("after_frame_no", after_frame_no, least=-1)
-        given = {"run_id": valid.sought("run_id", run_id), "after_frame_no": after}
+        given = {"run_id": valid.lookup_text("run_id", run_id), "after_frame_no": after}
         return self._page(sql.LIST, given, limit, page_token)
 
     def replay(self, run_id: str, *, after: int | None = None, upto: int | None = None) -> Iterator[Frame]:
@@ -192,7 +194,7 @@ class Frames(Numbered):
             if row.frame_no <= first:
                 chain.next(row)
             else:
-                yield _made(row, chain.next(row))
+                yield _build_frame(row, chain.next(row))
 
     def diff(self, run_id: str, from_no: int, to_no: int) -> FrameDelta:
         """Return the changes from one frame of a run to another. Errors as in `get`."""
@@ -211,20 +213,20 @@ class Frames(Numbered):
         return FrameCheck(frames=frames, anchors=anchors, broken=tuple(broken))
 
     def _store(self, unit: Unit, row: FrameDraft, text: str, given: int | None) -> FrameSummary:
-        following = self._stream.locked(unit, row["run_id"])
+        following = self._stream.lock_counter(unit, row["run_id"])
         frame_no = following if given is None else given
         numbered: NumberedFrame = {**row, "frame_no": frame_no}
         stored = unit.row(sql.GET, numbered)
         if stored is not None and given is not None:
-            return _same(stored, numbered)
-        encoding, body = self._encoded(unit, numbered, text)
+            return _summary_if_same(stored, numbered)
+        encoding, body = self._encode_body(unit, numbered, text)
         [made] = unit.rows(sql.INSERT, {**numbered, "encoding": encoding, "body": body})
         self._cache.put((row["run_id"], frame_no, row["content_hash"]), text)  # also right if the unit is undone
         if frame_no >= following:
             unit.value(self._stream.raise_to, {"run_id": row["run_id"], "next_seq": frame_no + 1})
         return made
 
-    def _encoded(self, unit: Unit, row: NumberedFrame, text: str) -> tuple[str, str]:
+    def _encode_body(self, unit: Unit, row: NumberedFrame, text: str) -> tuple[str, str]:
         """Return how to store a new frame, and its body: the whole tree, or the change since the frame before it."""
         frame_no = row["frame_no"]
         if frame_no == 0:
@@ -249,7 +251,7 @@ class Frames(Numbered):
             return None
 
     def _frame(self, row: StoredFrame) -> Frame:
-        return _made(row, self._text(row))
+        return _build_frame(row, self._text(row))
 
     def _text(self, row: StoredFrame, unit: Unit | None = None) -> str:
         """Return the text of a frame, kept or rebuilt."""
@@ -264,7 +266,7 @@ class Frames(Numbered):
 
     def _rows(self, run_id: str, after: int, upto: int) -> Iterator[FrameBody]:
         """Return rows with their bodies, window by window, and before them those that the first is rebuilt from."""
-        values = {"run_id": valid.sought("run_id", run_id), "frame_no": after}
+        values = {"run_id": valid.lookup_text("run_id", run_id), "frame_no": after}
         if after >= 0:
             yield from self._reading(lambda unit: unit.rows(sql.CHAIN, values))
         while True:
@@ -276,7 +278,7 @@ class Frames(Numbered):
             after = rows[-1].frame_no
 
 
-def _same(stored: StoredFrame, given: NumberedFrame) -> FrameSummary:
+def _summary_if_same(stored: StoredFrame, given: NumberedFrame) -> FrameSummary:
     there: Values = given
     told = {name: there[name] for name in _CONTENT}
     for name in ("mounted_task_ids", "task_index"):
@@ -284,14 +286,14 @@ def _same(stored: StoredFrame, given: NumberedFrame) -> FrameSummary:
     if any(json_codec.canonical(getattr(stored, name)) != json_codec.canonical(told[name]) for name in _CONTENT):
         key = (given["run_id"], given["frame_no"])
         raise AlreadyExists(models.FRAME_KIND, key, problem="already exists with other content")
-    return FrameSummary.of(_described(stored))
+    return FrameSummary.of(_summary_fields(stored))
 
 
-def _made(row: StoredFrame, text: str) -> Frame:
+def _build_frame(row: StoredFrame, text: str) -> Frame:
     tree = json_codec.decode(text)
     return Frame.of(
         {
-            **_described(row),
+            **_summary_fields(row),
             "mounted_task_ids": tuple(row.mounted_task_ids or ()),
             "task_index": row.task_index,
             "tree": tree,
@@ -300,7 +302,7 @@ def _made(row: StoredFrame, text: str) -> Frame:
     )
 
 
-def _described(stored: StoredFrame) -> dict[str, Any]:
+def _summary_fields(stored: StoredFrame) -> dict[str, Any]:
     return {name: getattr(stored, name) for name in FrameSummary.model_fields}
 
 
@@ -308,5 +310,5 @@ def _ids(given: Any) -> list[str]:
     return [valid.identifier("mounted_task_ids", one) for one in valid.several("mounted_task_ids", given)]
 
 
-def _encoded(where: str, value: Any, most: int) -> str:
+def _encode_json(where: str, value: Any, most: int) -> str:
     return json_codec.encode(where, value, max_bytes=most)

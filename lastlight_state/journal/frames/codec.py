@@ -32,10 +32,10 @@ def render(tree: Any) -> str:
     """Return the tree as well-formed XML: ``<null/>`` for None, ``<text>…</text>`` for a tree that is a text."""
     if tree is None:
         return "<null/>"
-    return _rendered(tree) if tree["kind"] == "element" else f"<text>{_text(tree['text'])}</text>"
+    return _render_node(tree) if tree["kind"] == "element" else f"<text>{_text(tree['text'])}</text>"
 
 
-def _rendered(node: Any) -> str:
+def _render_node(node: Any) -> str:
     if node["kind"] == "text":
         return _text(node["text"])
     tag = _name(node["tag"])
@@ -46,7 +46,7 @@ def _rendered(node: Any) -> str:
             name += "_"
         attributes[name] = quoteattr(_fit(value if isinstance(value, str) else codec.encode_sound(value).decode()))
     listed = "".join(f" {name}={value}" for name, value in attributes.items())
-    children = "".join(map(_rendered, node["children"]))
+    children = "".join(map(_render_node, node["children"]))
     return f"<{tag}{listed}>{children}</{tag}>" if children else f"<{tag}{listed}/>"
 
 
@@ -63,7 +63,7 @@ def _name(name: str) -> str:
     return f"_{fit}" if not fit or _NO_BEGINNING.match(fit) or fit[:3].lower() == "xml" else fit
 
 
-_MOST = limits_of(FRAMES)
+_LIMITS = limits_of(FRAMES)
 
 Op: TypeAlias = dict[str, Any]
 Path: TypeAlias = list[Any]
@@ -77,7 +77,9 @@ def canonical(tree: Any) -> str:
 
     Raises `InvalidValue` with the path of an invalid part of the tree, `PayloadTooLarge`.
     """
-    return codec.encode("tree", _ordered(tree, "tree", FRAME_DEPTH), max_bytes=_MOST.body, max_depth=2 * FRAME_DEPTH)
+    return codec.encode(
+        "tree", _canonical_node(tree, "tree", FRAME_DEPTH), max_bytes=_LIMITS.body, max_depth=2 * FRAME_DEPTH
+    )
 
 
 def digest(text: str) -> str:
@@ -103,7 +105,7 @@ def apply(previous: Any, delta: FrameDelta) -> Any:
     return codec.decode(canonical(root["tree"]))
 
 
-def replayed(tree: Any, deltas: Iterable[str]) -> Any:
+def replay_deltas(tree: Any, deltas: Iterable[str]) -> Any:
     """Apply these encoded deltas to a tree in place, and return the tree.
 
     Raises `InvalidValue` if a delta does not fit.
@@ -132,10 +134,10 @@ def decode_delta(text: str) -> FrameDelta:
         raise _bad("is of another version")
     if not isinstance(found["ops"], list):
         raise _bad("must have a list of ops")
-    return FrameDelta(ops=tuple(_checked(op) for op in found["ops"]))
+    return FrameDelta(ops=tuple(_check_op(op) for op in found["ops"]))
 
 
-def _ordered(node: Any, path: str, room: int) -> Any:
+def _canonical_node(node: Any, path: str, room: int) -> Any:
     """Return a checked copy of the node with its keys in canonical order.
 
     ``room`` is how many more levels are allowed. Raises `InvalidValue` with the path of an invalid part.
@@ -159,20 +161,20 @@ def _ordered(node: Any, path: str, room: int) -> Any:
     return {
         "kind": "element",
         "tag": node["tag"],
-        "props": _sorted(props, f"{path}.props", room),
-        "children": [_ordered(child, f"{path}.children[{i}]", room - 1) for i, child in enumerate(children)],
+        "props": _sort_keys(props, f"{path}.props", room),
+        "children": [_canonical_node(child, f"{path}.children[{i}]", room - 1) for i, child in enumerate(children)],
     }
 
 
-def _sorted(value: Any, path: str, room: int) -> Any:
+def _sort_keys(value: Any, path: str, room: int) -> Any:
     if room <= 0:
         raise InvalidValue(path, "must not be nested deeper than the limit, or contain a cycle")
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             raise InvalidValue(path, "keys must be text")
-        return {key: _sorted(value[key], f"{path}.{key:.80}", room - 1) for key in sorted(value)}
+        return {key: _sort_keys(value[key], f"{path}.{key:.80}", room - 1) for key in sorted(value)}
     if isinstance(value, list | tuple):
-        return [_sorted(one, f"{path}[{i}]", room - 1) for i, one in enumerate(value)]
+        return [_sort_keys(one, f"{path}[{i}]", room - 1) for i, one in enumerate(value)]
     return value
 
 
@@ -307,7 +309,7 @@ def _op(op: str, path: Path, node: str | None, *value: Any) -> Op:
     return made
 
 
-def _checked(op: Any) -> Op:
+def _check_op(op: Any) -> Op:
     if not isinstance(op, dict) or op.get("op") not in ("set", "insert", "remove"):
         raise _bad("has an unknown op")
     wanted = {"op", "path"} | (set() if op["op"] == "remove" else {"value"})
@@ -319,7 +321,7 @@ def _checked(op: Any) -> Op:
 
 
 def _apply(root: dict[str, Any], op: Op) -> None:
-    _checked(op)
+    _check_op(op)
     path = ["tree", *op["path"]]
     if len(path) == 1 and op["op"] != "set":
         raise _bad("removes or inserts the root")

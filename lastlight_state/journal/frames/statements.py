@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from lastlight_state import codec as json_codec
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, number, prepared
+from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, number, statement_of
 from lastlight_state.errors import FrameChainBroken, InvalidValue
 from lastlight_state.journal.frames import codec
 from lastlight_state.journal.models import FRAMES
@@ -38,7 +38,7 @@ class Chain:
         self._number, self._text = row.frame_no, None
         text = self._delta(row, before, previous) if row.encoding == DELTA else self._whole(row)
         if codec.digest(text) != row.content_hash:
-            raise self._broken(row, "hash_mismatch" if row.encoding == DELTA else self._why_whole(row))
+            raise self._broken_chain(row, "hash_mismatch" if row.encoding == DELTA else self._why_whole(row))
         self._text = text
         return text
 
@@ -54,17 +54,17 @@ class Chain:
 
     def _delta(self, row: FrameBody, before: int | None, previous: str | None) -> str:
         if before is None:
-            raise self._broken(row, "no_anchor")
+            raise self._broken_chain(row, "no_anchor")
         if before != row.frame_no - 1:
             raise FrameChainBroken(self._run_id, before + 1, "missing_frame")
         if previous is None:
-            raise self._broken(row, "no_anchor")
+            raise self._broken_chain(row, "no_anchor")
         try:
             return codec.canonical(codec.apply(json_codec.decode(previous), codec.decode_delta(row.body)))
         except InvalidValue as error:
-            raise self._broken(row, "bad_delta") from error
+            raise self._broken_chain(row, "bad_delta") from error
 
-    def _broken(self, row: FrameBody, reason: str) -> FrameChainBroken:
+    def _broken_chain(self, row: FrameBody, reason: str) -> FrameChainBroken:
         return FrameChainBroken(self._run_id, row.frame_no, reason)
 
 
@@ -88,7 +88,7 @@ def _at_once(rows: Sequence[FrameBody]) -> str | None:
     if whole.encoding == DELTA or not deltas:
         return None if whole.encoding == DELTA else whole.body
     try:
-        return codec.canonical(codec.replayed(json_codec.decode(whole.body), [row.body for row in deltas]))
+        return codec.canonical(codec.replay_deltas(json_codec.decode(whole.body), [row.body for row in deltas]))
     except (InvalidValue, ValueError):
         return None
 
@@ -108,13 +108,13 @@ SUMMARY, DETAIL = columns_of(FrameSummary, FRAMES), columns_of(StoredFrame, FRAM
 BODY = every_column_of(FrameBody, FRAMES)
 
 STREAM = Stream("frames", FRAMES, "frame_no")
-INSERT = prepared(
+INSERT = statement_of(
     sa.insert(FRAMES).values({column.name: bind(column.name, column) for column in FRAMES.columns}).returning(*SUMMARY),
     FrameSummary,
 )
 
-GET = prepared(sa.select(*DETAIL).where(_RUN, _c.frame_no == _NUMBER), StoredFrame)
-LATEST = prepared(sa.select(*DETAIL).where(_RUN).order_by(_c.frame_no.desc()).limit(number(1)), StoredFrame)
+GET = statement_of(sa.select(*DETAIL).where(_RUN, _c.frame_no == _NUMBER), StoredFrame)
+LATEST = statement_of(sa.select(*DETAIL).where(_RUN).order_by(_c.frame_no.desc()).limit(number(1)), StoredFrame)
 
 _anchors = FRAMES.alias("anchors")
 _anchor = (
@@ -126,13 +126,13 @@ _anchor = (
     .scalar_subquery()
 )
 #: The rows from which a frame is rebuilt: from the nearest whole frame at or before it, up to the frame itself.
-CHAIN = prepared(
+CHAIN = statement_of(
     sa.select(*BODY)
     .where(_RUN, _c.frame_no <= _NUMBER, _c.frame_no >= sa.func.coalesce(_anchor, _NUMBER))
     .order_by(_c.frame_no),
     FrameBody,
 )
-WINDOW = prepared(
+WINDOW = statement_of(
     sa.select(*BODY)
     .where(_RUN, _c.frame_no > bind("after", _c.frame_no), _c.frame_no <= bind("upto", _c.frame_no))
     .order_by(_c.frame_no)

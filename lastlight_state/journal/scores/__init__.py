@@ -30,7 +30,7 @@ from lastlight_state.journal.scores import statements, statements as sql
 
 # Checks of arguments about scores, which become the parameters of statements.
 
-_MOST = limits_of(SCORES)
+_LIMITS = limits_of(SCORES)
 
 
 class ScoreDraft(TypedDict):
@@ -66,36 +66,36 @@ CONTENT = (
 
 def draft_of(score: NewScore, now: datetime) -> ScoreDraft:
     """Check a new score, and return its columns."""
-    given = valid.group("score", score, NewScore)
+    given = valid.argument_group("score", score, NewScore)
     return {
-        "id": new_id() if given.id is None else valid.identifier("score.id", given.id, _MOST.id),
-        "run_id": valid.identifier("score.run_id", given.run_id, _MOST.run_id),
-        "node_id": valid.identifier("score.node_id", given.node_id, _MOST.node_id),
+        "id": new_id() if given.id is None else valid.identifier("score.id", given.id, _LIMITS.id),
+        "run_id": valid.identifier("score.run_id", given.run_id, _LIMITS.run_id),
+        "node_id": valid.identifier("score.node_id", given.node_id, _LIMITS.node_id),
         "iteration": valid.number("score.iteration", given.iteration),
         "attempt": valid.number("score.attempt", given.attempt, least=1),
-        "scorer_id": valid.identifier("score.scorer_id", given.scorer_id, _MOST.scorer_id),
-        "scorer_name": valid.identifier("score.scorer_name", given.scorer_name, _MOST.scorer_name),
+        "scorer_id": valid.identifier("score.scorer_id", given.scorer_id, _LIMITS.scorer_id),
+        "scorer_name": valid.identifier("score.scorer_name", given.scorer_name, _LIMITS.scorer_name),
         "source": valid.word("score.source", given.source, models.SCORE_SOURCES),
         "score": _real("score.score", given.score),
-        "reason": valid.optional_content("score.reason", given.reason, _MOST.reason),
+        "reason": valid.optional_content("score.reason", given.reason, _LIMITS.reason),
         "latency_ms": _millis("score.latency_ms", given.latency_ms),
         "duration_ms": _millis("score.duration_ms", given.duration_ms),
         "scored_at": now if given.scored_at is None else aware_utc("score.scored_at", given.scored_at),
-        "meta": _encoded("score.meta", given.meta, _MOST.meta),
-        "input": _encoded("score.input", given.input, _MOST.input),
-        "output": _encoded("score.output", given.output, _MOST.output),
-        "expected": _encoded("score.expected", given.expected, _MOST.expected),
+        "meta": _encode_optional("score.meta", given.meta, _LIMITS.meta),
+        "input": _encode_optional("score.input", given.input, _LIMITS.input),
+        "output": _encode_optional("score.output", given.output, _LIMITS.output),
+        "expected": _encode_optional("score.expected", given.expected, _LIMITS.expected),
     }
 
 
 def filters(where: ScoreFilter | None) -> Row:
     """Return the checked filters of a list or an aggregate of scores, by name."""
-    asked = ScoreFilter() if where is None else valid.group("where", where, ScoreFilter)
+    asked = ScoreFilter() if where is None else valid.argument_group("where", where, ScoreFilter)
     history = valid.word("where.history", asked.history, models.SCORE_HISTORIES)
     return {
         "run_ids": None if asked.run_ids is None else _run_ids(asked.run_ids),
-        "node_id": valid.optional("where.node_id", asked.node_id, _MOST.node_id),
-        "scorer_id": valid.optional("where.scorer_id", asked.scorer_id, _MOST.scorer_id),
+        "node_id": valid.optional("where.node_id", asked.node_id, _LIMITS.node_id),
+        "scorer_id": valid.optional("where.scorer_id", asked.scorer_id, _LIMITS.scorer_id),
         "source": None if asked.source is None else valid.word("where.source", asked.source, models.SCORE_SOURCES),
         "since": None if asked.since is None else aware_utc("where.since", asked.since),
         "until": None if asked.until is None else aware_utc("where.until", asked.until),
@@ -104,7 +104,7 @@ def filters(where: ScoreFilter | None) -> Row:
 
 
 def _run_ids(given: Any) -> list[str]:
-    found = [valid.identifier("where.run_ids", one, _MOST.run_id) for one in valid.several("where.run_ids", given)]
+    found = [valid.identifier("where.run_ids", one, _LIMITS.run_id) for one in valid.several("where.run_ids", given)]
     valid.at_most("where.run_ids", found, models.SCORED_RUNS)
     return sorted(set(found))
 
@@ -129,7 +129,7 @@ def _millis(where: str, value: Any) -> float | None:
     return found
 
 
-def _encoded(where: str, value: Any, most: int) -> str | None:
+def _encode_optional(where: str, value: Any, most: int) -> str | None:
     return None if value is None else codec.encode(where, value, max_bytes=most)
 
 
@@ -146,7 +146,7 @@ class Scores(Repository):
         """
         row = draft_of(score, self._now())
         run_id = row["run_id"]
-        stored = of_known_run(run_id, lambda: self._changed(sql.ADD, row, repeatable=True))
+        stored = of_known_run(run_id, lambda: self._change_row(sql.ADD, row, repeatable=True))
         if stored is not None:
             return stored
         at = self._now()
@@ -155,7 +155,7 @@ class Scores(Repository):
 
     def get(self, score_id: str) -> Score:
         """Return the score, superseded or not. Raises `NotFound`."""
-        return self._one(sql.GET, {"id": valid.sought("score_id", score_id)}, kind=models.SCORE, key=score_id)
+        return self._get_row(sql.GET, {"id": valid.lookup_text("score_id", score_id)}, kind=models.SCORE, key=score_id)
 
     def list(
         self, *, where: ScoreFilter | None = None, limit: int = 50, page_token: str | None = None
@@ -190,7 +190,7 @@ def _put(unit: Unit, row: ScoreDraft, at: datetime, own_id: bool) -> Score:
     while True:
         for known in sorted(unit.rows(sql.KNOWN, row), key=lambda known: known.id != row["id"]):
             has_its_id = known.id == row["id"]
-            if (has_its_id or not own_id) and _told(vars(known)) == _told(row, is_stored=False):
+            if (has_its_id or not own_id) and _compared_values(vars(known)) == _compared_values(row, is_stored=False):
                 return known
             if has_its_id:
                 raise AlreadyExists(models.SCORE, row["id"], problem="already exists with other content")
@@ -200,7 +200,7 @@ def _put(unit: Unit, row: ScoreDraft, at: datetime, own_id: bool) -> Score:
             return stored
 
 
-def _told(row: Values, *, is_stored: bool = True) -> Any:
+def _compared_values(row: Values, *, is_stored: bool = True) -> Any:
     """Return the values that are equal in two equal scores: all except their ids and times."""
     values = [row[name] for name in VALUES]
     if not is_stored:

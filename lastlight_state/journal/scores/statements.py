@@ -18,11 +18,11 @@ from lastlight_state.db.rows.statements import (
     columns_of,
     every_column_of,
     number,
-    padded,
-    prepared,
+    padded_parameters,
     size_for,
+    statement_of,
 )
-from lastlight_state.db.rows.writes import shaped
+from lastlight_state.db.rows.writes import cache_statements
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.journal.models import GROUPS, SCORED_RUNS, SCORES
 from lastlight_state.journal.records import Score, ScoreAggregate, ScoreSummary
@@ -36,7 +36,7 @@ _this_id = _c.id == bind("id", _c.id)
 _current = sa.and_(*(_c[name] == bind(name, _c[name]) for name in _ATTEMPT), _c.superseded_at.is_(None))
 
 
-def _adding() -> sa.Executable:
+def _score_insert() -> sa.Executable:
     """Return the INSERT of a score.
 
     It inserts nothing if the id is stored already, or if the attempt has a current score.
@@ -47,11 +47,13 @@ def _adding() -> sa.Executable:
     return insert(SCORES).from_select(_WRITTEN, row).on_conflict_do_nothing().returning(*_COLUMNS)
 
 
-ADD = prepared(_adding(), Score)
-GET = prepared(sa.select(*_COLUMNS).where(_this_id), Score)
+ADD = statement_of(_score_insert(), Score)
+GET = statement_of(sa.select(*_COLUMNS).where(_this_id), Score)
 #: The score of this id, and the current one of the attempt: locked, so that nobody else supersedes it.
-KNOWN = prepared(sa.select(*_COLUMNS).where(sa.or_(_this_id, _current)).with_for_update(), Score)
-SUPERSEDE = prepared(sa.update(SCORES).where(_this_id).values(superseded_at=bind("superseded_at", _c.superseded_at)))
+KNOWN = statement_of(sa.select(*_COLUMNS).where(sa.or_(_this_id, _current)).with_for_update(), Score)
+SUPERSEDE = statement_of(
+    sa.update(SCORES).where(_this_id).values(superseded_at=bind("superseded_at", _c.superseded_at))
+)
 
 #: The filters of lists and aggregates that compare with one value.
 FILTERS = {
@@ -98,17 +100,19 @@ def of(unit: Unit, grouping: tuple[str, ...], given: Mapping[str, Any]) -> list[
         return []
     size = 0 if run_ids is None else size_for(len(run_ids))
     statement = _statement(grouping, frozenset(chosen), size)
-    return [_figures(row) for row in unit.rows(statement, {**chosen, **padded("run_ids", run_ids or (), size)})]
+    return [
+        _figures(row) for row in unit.rows(statement, {**chosen, **padded_parameters("run_ids", run_ids or (), size)})
+    ]
 
 
-@shaped
+@cache_statements
 def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) -> Statement:
     """Return the statement for these filters, and for ``runs`` run ids (0 for all runs)."""
     conditions = [_c.superseded_at.is_(None), *(FILTERS[name] for name in sorted(filters))]
     if runs:
         conditions.append(AnyOf("run_ids", _c.run_id, runs).condition)
     group = [_c[name] for name in grouping]
-    scores = _scaled(group, conditions)
+    scores = _scaled_scores(group, conditions)
     scored = _with_means(scores, grouping)
     by = [scored.c[name] for name in grouping]
     middle = scored.c.place.in_([_half(scored.c.total + number(1)), _half(scored.c.total + number(2))])
@@ -121,10 +125,10 @@ def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) ->
         sa.func.avg(sa.case((middle, scored.c.scaled))).label("p50"),
         sa.func.avg(_square(scored.c.scaled - scored.c.mean)).label("variance"),
     )
-    return prepared(sa.select(*by, *figures).group_by(*by).order_by(*by).limit(number(GROUPS + 1)))
+    return statement_of(sa.select(*by, *figures).group_by(*by).order_by(*by).limit(number(GROUPS + 1)))
 
 
-def _scaled(group: list[Any], conditions: list[Any]) -> sa.Subquery:
+def _scaled_scores(group: list[Any], conditions: list[Any]) -> sa.Subquery:
     """Return a subquery of scores.
 
     Each row has the score's rank in its group, the group's scale, and the scaled score.

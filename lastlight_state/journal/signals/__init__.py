@@ -32,7 +32,7 @@ from lastlight_state.journal.signals import statements as sql
 
 # Checks of arguments about signals, which become the parameters of statements.
 
-_MOST = limits_of(SIGNALS)
+_LIMITS = limits_of(SIGNALS)
 
 
 class SignalDraft(TypedDict):
@@ -59,19 +59,19 @@ def signal(
 ) -> SignalDraft:
     """Check a new signal, and return its columns."""
     return {
-        "run_id": valid.identifier("run_id", run_id, _MOST.run_id),
+        "run_id": valid.identifier("run_id", run_id, _LIMITS.run_id),
         "signal_name": trimmed_name("signal_name", name),
         "correlation_id": trimmed_correlation("correlation_id", correlation_id),
         "received_at": now if at is None else aware_utc("at", at),
-        "received_by": valid.optional("received_by", received_by, _MOST.received_by),
-        "signal_id": valid.optional("signal_id", signal_id, _MOST.signal_id),
-        "payload": codec.encode("payload", payload, max_bytes=_MOST.payload),
+        "received_by": valid.optional("received_by", received_by, _LIMITS.received_by),
+        "signal_id": valid.optional("signal_id", signal_id, _LIMITS.signal_id),
+        "payload": codec.encode("payload", payload, max_bytes=_LIMITS.payload),
     }
 
 
 def trimmed_name(where: str, name: Any) -> str:
     """Return the name of a signal without surrounding blanks."""
-    return valid.identifier(where, name.strip() if isinstance(name, str) else name, _MOST.signal_name)
+    return valid.identifier(where, name.strip() if isinstance(name, str) else name, _LIMITS.signal_name)
 
 
 def trimmed_correlation(where: str, correlation_id: Any) -> str | None:
@@ -79,19 +79,19 @@ def trimmed_correlation(where: str, correlation_id: Any) -> str | None:
     found: str | None = valid.optional(
         where,
         (correlation_id.strip() or None) if isinstance(correlation_id, str) else correlation_id,
-        _MOST.correlation_id,
+        _LIMITS.correlation_id,
     )
     return found
 
 
 def filters(run_id: str, where: SignalFilter | None, after_seq: int | None, page_token: str | None = None) -> Row:
     """Return the checked filters of a list of signals, by name."""
-    asked = SignalFilter() if where is None else valid.group("where", where, SignalFilter)
+    asked = SignalFilter() if where is None else valid.argument_group("where", where, SignalFilter)
     if after_seq is not None and page_token is not None:
         raise InvalidValue("page_token", "must not be given together with after_seq")
     name = asked.signal_name
     return {
-        "run_id": valid.sought("run_id", run_id),
+        "run_id": valid.lookup_text("run_id", run_id),
         "signal_name": None if name is None else trimmed_name("where.signal_name", name),
         **correlation("where.correlation_id", asked.correlation_id),
         "received_after": None
@@ -182,7 +182,7 @@ class Signals(Numbered):
         refuse_in_transaction(self._scope)
         limit = TimeLimit(seconds)
         taken = limit.look(take)
-        with self._arrivals(run_id, limit.left, poll_interval) as arrived:
+        with self._arrivals(run_id, limit.seconds_left, poll_interval) as arrived:
             while taken is None and arrived.seconds_left:
                 if arrived.wait(arrived.seconds_left):
                     taken = limit.look(take)
@@ -197,7 +197,7 @@ class Signals(Numbered):
         received_after: datetime | None,
     ) -> Signal | None:
         given = {
-            "run_id": valid.sought("run_id", run_id),
+            "run_id": valid.lookup_text("run_id", run_id),
             "signal_name": trimmed_name("signal_name", signal_name),
             **correlation("correlation_id", correlation_id),
             **({} if received_after is None else {"received_after": aware_utc("received_after", received_after)}),
@@ -205,7 +205,7 @@ class Signals(Numbered):
         names = frozenset(given)
         values = {
             **{name: value for name, value in given.items() if name != "uncorrelated"},
-            "consumer": valid.identifier("consumer", consumer, _MOST.consumed_by),
+            "consumer": valid.identifier("consumer", consumer, _LIMITS.consumed_by),
             "consumed_at": self._now(),
         }
 
@@ -215,29 +215,29 @@ class Signals(Numbered):
 
         taken, is_there = self._reading(look)
         if taken is not None:
-            return _same(taken, values)
+            return _check_taken(taken, values)
         if not is_there:
             return None
         return self._append(run_id, self._writing, lambda unit: self._take(unit, names, values), repeatable=True)
 
     def find_taken(self, run_id: str, consumer: str) -> Signal | None:
         """Return the signal of the run that this consumer took, or None."""
-        values = {"run_id": valid.sought("run_id", run_id), "consumer": valid.sought("consumer", consumer)}
+        values = {"run_id": valid.lookup_text("run_id", run_id), "consumer": valid.lookup_text("consumer", consumer)}
         return self._find(sql.TAKEN, values)
 
     def get(self, run_id: str, seq: int) -> Signal:
         """Return the signal with this number. Raises `NotFound`."""
-        values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one(sql.GET, values, kind=models.SIGNAL, key=(run_id, seq))
+        values = {"run_id": valid.lookup_text("run_id", run_id), "seq": valid.number("seq", seq)}
+        return self._get_row(sql.GET, values, kind=models.SIGNAL, key=(run_id, seq))
 
     def find(self, run_id: str, signal_id: str) -> Signal | None:
         """Return the signal with this ``signal_id``, or None."""
-        values = {"run_id": valid.sought("run_id", run_id), "signal_id": valid.sought("signal_id", signal_id)}
+        values = {"run_id": valid.lookup_text("run_id", run_id), "signal_id": valid.lookup_text("signal_id", signal_id)}
         return self._find(sql.FIND, values)
 
     def latest_seq(self, run_id: str) -> int | None:
         """Return the number of the run's last signal, or None for a run without signals."""
-        found: int | None = self._value(sql.LATEST, {"run_id": valid.sought("run_id", run_id)})
+        found: int | None = self._value(sql.LATEST, {"run_id": valid.lookup_text("run_id", run_id)})
         return found
 
     def list(
@@ -266,14 +266,14 @@ class Signals(Numbered):
 
     def _take(self, unit: Unit, names: frozenset[str], values: Row) -> Signal | None:
         """Take a signal while the run's counter is locked, so that signals taken by earlier calls are seen."""
-        self._stream.locked(unit, values["run_id"])
+        self._stream.lock_counter(unit, values["run_id"])
         taken = unit.row(sql.TAKEN, values)
         if taken is not None:
-            return _same(taken, values)
+            return _check_taken(taken, values)
         return unit.row(sql.take(names), values)
 
 
-def _same(taken: Signal, values: Row) -> Signal:
+def _check_taken(taken: Signal, values: Row) -> Signal:
     """Return the signal that the consumer has, if it is of the name that it asks for."""
     if taken.signal_name != values["signal_name"]:
         problem = f"has taken a signal of another name, {taken.signal_name!r}"
@@ -282,7 +282,7 @@ def _same(taken: Signal, values: Row) -> Signal:
 
 
 def _send(unit: Unit, row: SignalDraft) -> SignalSent:
-    return SignalSent.of({"created": True, **sql.STREAM.stored(unit, sql.SEND, row)})
+    return SignalSent.of({"created": True, **sql.STREAM.insert_returning(unit, sql.SEND, row)})
 
 
 def _send_once(unit: Unit, row: SignalDraft) -> SignalSent:
@@ -290,15 +290,15 @@ def _send_once(unit: Unit, row: SignalDraft) -> SignalSent:
 
     Locks before reading, to see what the previous lock holder stored.
     """
-    sql.STREAM.locked(unit, row["run_id"])
+    sql.STREAM.lock_counter(unit, row["run_id"])
     if row["signal_id"] is not None:
         stored = unit.row(sql.FIND, row)
-        if stored is not None and _told(vars(stored)) != _told(row, given=True):
+        if stored is not None and _compared_values(vars(stored)) != _compared_values(row, given=True):
             problem = "already exists with other content"
             raise AlreadyExists(models.SIGNAL, row["signal_id"], problem=problem, seq=stored.seq)
     else:
         known = unit.rows(sql.REPLAYED[row["correlation_id"] is not None], row)
-        equal = (one for one in known if _told(vars(one)) == _told(row, given=True))
+        equal = (one for one in known if _compared_values(vars(one)) == _compared_values(row, given=True))
         stored = next(equal, None)
     if stored is None:
         return _send(unit, row)
@@ -306,7 +306,7 @@ def _send_once(unit: Unit, row: SignalDraft) -> SignalSent:
     return SignalSent.of({"created": False, **told})
 
 
-def _told(row: Values, *, given: bool = False) -> Any:
+def _compared_values(row: Values, *, given: bool = False) -> Any:
     """Return what two equal signals have in common, apart from their time. ``given``: the payload is text."""
     payload = codec.decode(row["payload"]) if given else row["payload"]
     return row["signal_name"], row["correlation_id"], row["received_by"], codec.canonical(payload)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Statement, bind, every_column_of, number, prepared
-from lastlight_state.db.rows.writes import shaped
+from lastlight_state.db.rows.statements import Statement, bind, every_column_of, number, statement_of
+from lastlight_state.db.rows.writes import cache_statements
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.journal.models import SIGNALS
 from lastlight_state.journal.records import Signal
@@ -21,13 +21,13 @@ GIVEN = ("signal_name", "correlation_id", "received_at", "received_by", "signal_
 STREAM = Stream("signals", SIGNALS)
 SEND = STREAM.chains(GIVEN, returning=(_c.seq, _c.signal_id, _c.received_at))
 
-GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)), Signal)
-FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.signal_id == bind("signal_id", _c.signal_id)), Signal)
-LATEST = prepared(sa.select(_c.seq).where(_RUN).order_by(_c.seq.desc()).limit(number(1)))
-TAKEN = prepared(sa.select(*COLUMNS).where(_RUN, _c.consumed_by == bind("consumer", _c.consumed_by)), Signal)
+GET = statement_of(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)), Signal)
+FIND = statement_of(sa.select(*COLUMNS).where(_RUN, _c.signal_id == bind("signal_id", _c.signal_id)), Signal)
+LATEST = statement_of(sa.select(_c.seq).where(_RUN).order_by(_c.seq.desc()).limit(number(1)))
+TAKEN = statement_of(sa.select(*COLUMNS).where(_RUN, _c.consumed_by == bind("consumer", _c.consumed_by)), Signal)
 
 
-def _replayed(correlated: sa.ColumnElement[bool]) -> Statement[Signal]:
+def _replayed_signals(correlated: sa.ColumnElement[bool]) -> Statement[Signal]:
     """Return signals of this name, correlation id and time.
 
     The query names its index. Otherwise SQLite would read the run's signals one by one to avoid a sort.
@@ -35,13 +35,13 @@ def _replayed(correlated: sa.ColumnElement[bool]) -> Statement[Signal]:
     same = (_RUN, _c.signal_name == bind("signal_name", _c.signal_name), correlated)
     found = through(sa.select(*COLUMNS), SIGNALS, "ix_run_signals_name")
     then = _c.received_at == bind("received_at", _c.received_at)
-    return prepared(found.where(*same, then).order_by(_c.seq), Signal)
+    return statement_of(found.where(*same, then).order_by(_c.seq), Signal)
 
 
 #: By whether a correlation id is given. One condition for both cases would use no index.
 REPLAYED = {
-    True: _replayed(_c.correlation_id == bind("correlation_id", _c.correlation_id)),
-    False: _replayed(_c.correlation_id.is_(None)),
+    True: _replayed_signals(_c.correlation_id == bind("correlation_id", _c.correlation_id)),
+    False: _replayed_signals(_c.correlation_id.is_(None)),
 }
 
 FILTERS = {
@@ -62,16 +62,16 @@ def _listing(*, descending: bool) -> Listing[Signal]:
 LISTS = {"oldest_first": _listing(descending=False), "newest_first": _listing(descending=True)}
 
 
-@shaped
+@cache_statements
 def oldest(given: frozenset[str]) -> Statement:
     """Return the query for the number of the oldest signal that is not taken yet and passes these filters."""
-    return prepared(_oldest(given))
+    return statement_of(_oldest(given))
 
 
-@shaped
+@cache_statements
 def take(given: frozenset[str]) -> Statement[Signal]:
     """Mark that signal as taken by ``:consumer``."""
-    return prepared(
+    return statement_of(
         sa.update(SIGNALS)
         .where(_RUN, _c.seq == _oldest(given).scalar_subquery())
         .values(consumed_at=bind("consumed_at", _c.consumed_at), consumed_by=bind("consumer", _c.consumed_by))

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from lastlight_state.db import valid
-from lastlight_state.db.gate import guarded
+from lastlight_state.db.gate import guard_arguments
 from lastlight_state.db.repository import Context
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.scope import StoreScope
@@ -29,12 +29,12 @@ from lastlight_state.journal.writer.queue import Entry
 
 # Checks of a queued writer's arguments.
 
-_MOST = limits_of(EVENTS)
+_LIMITS = limits_of(EVENTS)
 
 
 def check_options(given: Any) -> WriterOptions:
     """Check the options of a writer, and return them. Raises `InvalidValue` for an option that is out of its range."""
-    found = valid.group("options", given, WriterOptions)
+    found = valid.argument_group("options", given, WriterOptions)
     valid.number("options.max_queued", found.max_queued, least=1)
     valid.number("options.max_queued_bytes", found.max_queued_bytes, least=1)
     valid.number("options.max_batch", found.max_batch, least=1, most=models.BATCH)
@@ -62,7 +62,7 @@ def callables(where: str, given: Any) -> list[Callable[..., Any]]:
 
 def check_types(given: Any) -> frozenset[str]:
     """Check the given types of events, and return them. An empty set stands for all types."""
-    return frozenset(valid.identifier("types", one, _MOST.type) for one in valid.several("types", given))
+    return frozenset(valid.identifier("types", one, _LIMITS.type) for one in valid.several("types", given))
 
 
 #: The most seconds that closing a writer waits for queued events to be stored.
@@ -98,7 +98,7 @@ class PendingEvent:
         """Return the number of the event, or None until it is stored."""
         return self._entry.seq
 
-    @guarded
+    @guard_arguments
     def wait(self, timeout: float | None = None) -> int:
         """Wait until the event is stored, and return its number.
 
@@ -126,7 +126,7 @@ class JournalWriter:
         self._core = Core(context, check_options(options), callables("mirrors", mirrors))
         self._core.saver.owner = self
 
-    @guarded
+    @guard_arguments
     def append(
         self,
         run_id: str,
@@ -145,9 +145,9 @@ class JournalWriter:
         entry = self._core.entry(run_id, NewEvent(type, payload, at, event_id, node_id))
         if not self._core.offer(entry):
             self._wait_and_offer(entry)
-        return self._pending(entry)
+        return self._pending_event(entry)
 
-    @guarded
+    @guard_arguments
     def append_nowait(
         self,
         run_id: str,
@@ -162,9 +162,9 @@ class JournalWriter:
         entry = self._core.entry(run_id, NewEvent(type, payload, at, event_id, node_id))
         if not self._core.offer(entry):
             raise self._core.full()
-        return self._pending(entry)
+        return self._pending_event(entry)
 
-    @guarded
+    @guard_arguments
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all events that were appended before this call are stored and the mirrors have them.
 
@@ -180,7 +180,7 @@ class JournalWriter:
         self._core.queue.wait(flush.is_over, seconds)
         self._core.report(flush)
 
-    @guarded
+    @guard_arguments
     def close(self, timeout: float | None = CLOSE_SECONDS) -> None:
         """Refuse further events, store the queued ones, and end. Closing again does nothing.
 
@@ -199,7 +199,7 @@ class JournalWriter:
         core.queue.wait(lambda: not core.saver.is_at_work, None if end is None else max(end - time.monotonic(), 0.1))
         core.report_last(flush)
 
-    @guarded
+    @guard_arguments
     def subscribe(self, listener: Listener, types: Collection[str] = ()) -> None:
         """Call ``listener`` with each event of these types as soon as it is queued. No types mean all types.
 
@@ -233,7 +233,7 @@ class JournalWriter:
                 raise
             error.add_note(f"the writer was closed, too: {unsaved}")
 
-    def _pending(self, entry: Entry) -> PendingEvent:
+    def _pending_event(self, entry: Entry) -> PendingEvent:
         return PendingEvent(self._core, entry, self._refuse_waiting)
 
     def _wait_and_offer(self, entry: Entry) -> None:

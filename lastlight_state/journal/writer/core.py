@@ -20,7 +20,7 @@ from lastlight_state.journal.writer.mirrors import Mirror, Mirrors
 from lastlight_state.journal.writer.queue import Entry, Queue
 from lastlight_state.journal.writer.saver import Batches, Saver, Unreported, event_of
 
-_MOST = limits_of(EVENTS)
+_LIMITS = limits_of(EVENTS)
 
 Listener = Callable[[QueuedEvent], Any]
 
@@ -40,7 +40,7 @@ class Core:
 
     def entry(self, run_id: str, given: NewEvent) -> Entry:
         """Return a queue entry for an event after checking and encoding it. The entry has a key and a time."""
-        found = valid.identifier("run_id", run_id, _MOST.run_id)
+        found = valid.identifier("run_id", run_id, _LIMITS.run_id)
         row = event_checks.event(found, given, self._clock.now())
         is_keyed = row["event_id"] is not None
         if not is_keyed:
@@ -92,7 +92,7 @@ class Core:
 
     def report(self, flush: Flush) -> None:
         """Raise `UnsavedEvents` for events of the flush that are not stored, and for failures not reported before."""
-        waiting = [] if flush.is_done else flush.waiting()
+        waiting = [] if flush.is_done else flush.undecided_entries()
         cause = self.saver.error if waiting else None
         self._unreported.report(waiting, cause or (self._late() if waiting else None))
 
@@ -159,7 +159,7 @@ class Flush:
             self._core.saver.hurry()
         return self.is_done or self._core.saver.failed > self._begun or self._core.is_over
 
-    def waiting(self) -> list[Entry]:
+    def undecided_entries(self) -> list[Entry]:
         """Return the entries of the flush that are neither stored nor given up."""
         found = []
         for entry in self._core.queue.entries():

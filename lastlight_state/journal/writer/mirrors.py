@@ -14,7 +14,7 @@ from lastlight_state import codec
 from lastlight_state.clock import iso_text
 from lastlight_state.codec import dump_line
 from lastlight_state.db import valid
-from lastlight_state.db.gate import guarded
+from lastlight_state.db.gate import guard_arguments
 from lastlight_state.db.news.listeners import message_of
 from lastlight_state.errors import InvalidValue, UnsafePath
 from lastlight_state.files.jsonl import files
@@ -62,19 +62,19 @@ class LineFileMirror:
         if problems:
             raise problems[0]
 
-    @guarded
+    @guard_arguments
     def catch_up(self, run_id: str) -> int:
         """Append stored events that the run's file lacks, even if no writer queued them. Returns the number of lines.
 
         Raises `UnsafePath` if the run's id cannot be a file name.
         """
-        return self._append(valid.sought("run_id", run_id), [])
+        return self._append(valid.lookup_text("run_id", run_id), [])
 
     def path_of(self, run_id: str) -> Path:
         """Return the path of a run's file, even if it does not exist. Raises `UnsafePath` if the id cannot be a file
         name.
         """
-        name = valid.sought("run_id", run_id) + SUFFIX
+        name = valid.lookup_text("run_id", run_id) + SUFFIX
         problem = files.component_problem(name) or ("begins with a dot" if name.startswith(".") else None)
         if problem:
             raise UnsafePath("run_id", problem)
@@ -84,13 +84,13 @@ class LineFileMirror:
         path = self.path_of(run_id)
         last = _last_seq(path, run_id)
         written = 0
-        for page in self._missing(run_id, last, events):
+        for page in self._missing_events(run_id, last, events):
             with LineWriter(path, sync=self._sync, base=files.ROOT) as writer:
                 writer.append([_line(event) for event in page])
             written += len(page)
         return written
 
-    def _missing(self, run_id: str, last: int | None, events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    def _missing_events(self, run_id: str, last: int | None, events: Sequence[Event]) -> Iterator[Sequence[Event]]:
         """Yield the events after number ``last``: the given events if they follow without a gap, else stored events."""
         after = -1 if last is None else last
         behind = [event for event in events if event.seq > after]

@@ -126,7 +126,7 @@ class Queue:
         """
         gate = waiting.closed_gate()
         end = None if seconds is None else time.monotonic() + seconds
-        with self.waking(partial(waiting.wake, gate)):
+        with self.registered_waker(partial(waiting.wake, gate)):
             while not until():
                 left = LOOK_SECONDS if end is None else end - time.monotonic()
                 if left <= 0:
@@ -135,7 +135,7 @@ class Queue:
             return True
 
     @contextmanager
-    def waking(self, waker: Callable[[], object]) -> Iterator[None]:
+    def registered_waker(self, waker: Callable[[], object]) -> Iterator[None]:
         """Call ``waker`` whenever an entry may have been stored or given up, until the block ends."""
         self._wakers.append(waker)
         try:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
-from lastlight_state.db.gate import guarded
+from lastlight_state.db.gate import guard_arguments
 from lastlight_state.db.repository import Context
 from lastlight_state.db.runs import TERMINAL_TOPIC
 from lastlight_state.db.units.scope import StoreScope
@@ -36,7 +36,7 @@ class Writer:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    @guarded
+    @guard_arguments
     def __call__(self, options: WriterOptions = NO_OPTIONS, *, mirrors: Collection[Mirror] = ()) -> JournalWriter:
         """Return a new queued writer of events, for any number of runs. It is a context manager.
 

@@ -20,12 +20,12 @@ from lastlight_state.backends.base import Options
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.errors import Conflict, InvalidValue
-from lastlight_state.files.jsonl.files import make_directory, real, sync_directory, translated
+from lastlight_state.files.jsonl.files import make_directory, real, sync_directory, translate_errors
 from lastlight_state.files.mailbox.face import MODES
 from lastlight_state.maintenance.backup import copies, restoring
 from lastlight_state.maintenance.backup.restoring import LINES, MAILBOXES, Manifest
 from lastlight_state.maintenance.copy import Copy
-from lastlight_state.maintenance.copy.transfer import opened
+from lastlight_state.maintenance.copy.transfer import open_context
 from lastlight_state.migrations import read_state
 from lastlight_state.migrations.verification import refuse, refuse_damaged
 
@@ -57,7 +57,7 @@ class Backup(Repository):
         valid.flag("with_logs", with_logs)
         self._refuse_among_logs(place)
         restoring.refuse_present(place)
-        with translated(place), _made(place) as made:
+        with translate_errors(place), _new_folder(place) as made:
             left_out = self._copy_database(made / DATABASE)
             if with_logs:
                 for inside, root in zip(LINES, self._settings.line_directories, strict=True):
@@ -70,7 +70,7 @@ class Backup(Repository):
                 source=self._backend.location,
                 revision=read_state(self._backend).revision,
                 database=DATABASE,
-                files=tuple(restoring.described(made)),
+                files=tuple(restoring.describe_files(made)),
                 left_out=left_out,
             )
             restoring.write(made, manifest)
@@ -82,7 +82,7 @@ class Backup(Repository):
         Raises `NotFound`, and `Conflict` ``damaged_backup`` naming the first file that differs.
         """
         place = Path(folder)
-        with translated(place):
+        with translate_errors(place):
             manifest = restoring.read(place)
             restoring.compare(place, manifest)
         return manifest
@@ -110,14 +110,14 @@ class Backup(Repository):
         file = place / manifest.database
         target = _file_of(to)
         beside = target.parent if target is not None and state_dir is None else state_dir
-        with opened(file, None, self._settings, self._clock, read_only=True) as source:
+        with open_context(file, None, self._settings, self._clock, read_only=True) as source:
             backend = source.scope.backend
             state = read_state(backend)
             refuse(backend, state)
             refuse_damaged(backend, state)
             with ExitStack() as stack:
                 if target is not None:
-                    stack.enter_context(translated(target))
+                    stack.enter_context(translate_errors(target))
                     restoring.refuse_database(target)
                 if beside is not None and flag:
                     modes = MODES[self._settings.mailbox_mode]
@@ -146,7 +146,7 @@ class Backup(Repository):
         left: tuple[str, ...] = ()
         if not self._reading(lambda unit: copies.snapshot(unit, path)):
             left = Copy(self._context).run(path, migrate=True, leave_columns=None).left_columns
-        if self._backend.disturbed:
+        if self._backend.is_disturbed:
             raise Conflict("another process wrote to the file meanwhile", code="source_changed")
         found = copies.damages(path)
         if found:
@@ -161,7 +161,7 @@ def _file_of(url: str | Path) -> Path | None:
 
 
 @contextmanager
-def _made(place: Path) -> Iterator[Path]:
+def _new_folder(place: Path) -> Iterator[Path]:
     """Yield a private folder next to the given place.
 
     It is renamed to that place on success, and removed on failure.

@@ -75,12 +75,12 @@ def copy_line_files(root: Path, into: Path) -> Iterator[tuple[str, str]]:
     known: set[str] = set()
     told: dict[str, str] = {}
     for listing in count():  # at least twice: a file that moves during a listing may be missing in it
-        found, too_deep = _listed(root)
-        fresh = [name for name in found if known.isdisjoint((name, _unpacked(name)))]
+        found, too_deep = _list_files(root)
+        fresh = [name for name in found if known.isdisjoint((name, _unpacked_name(name)))]
         gone = set[str]()
         for done, name in enumerate(fresh):
             progress.tell("copying line files", len(known) + done, len(known) + len(fresh), unit="files")
-            if not _arrived(root, name, into, told):
+            if not _copy_line_file(root, name, into, told):
                 gone.add(name)
         told.update(dict.fromkeys(too_deep, TOO_DEEP))
         known |= set(fresh) - gone
@@ -89,10 +89,10 @@ def copy_line_files(root: Path, into: Path) -> Iterator[tuple[str, str]]:
     yield from told.items()
 
 
-def _arrived(root: Path, name: str, into: Path, told: dict[str, str]) -> bool:
+def _copy_line_file(root: Path, name: str, into: Path, told: dict[str, str]) -> bool:
     """Copy the file, or record why it is left out. Returns False if the file no longer exists."""
-    if shown(name) != name:
-        told[shown(name)] = NOT_TEXT
+    if name_text(name) != name:
+        told[name_text(name)] = NOT_TEXT
         return True
     try:
         reading = files.opened_file(root / name, os.O_RDONLY, base=root)
@@ -110,12 +110,12 @@ def _arrived(root: Path, name: str, into: Path, told: dict[str, str]) -> bool:
     return True
 
 
-def _unpacked(name: str) -> str:
+def _unpacked_name(name: str) -> str:
     """Return the name that a log had before it was packed."""
     return name.removesuffix(PACKED_SUFFIX)
 
 
-def shown(name: str) -> str:
+def name_text(name: str) -> str:
     """Return the name as text. Bytes that are not UTF-8 are written with backslashes."""
     return os.fsencode(name).decode(errors="backslashreplace")
 
@@ -125,7 +125,7 @@ def too_deep(path: Path) -> bool:
     return len(path.parts) > MOST_FOLDERS or len(os.fsencode(path)) > MOST_BYTES
 
 
-def _listed(root: Path) -> tuple[list[str], list[str]]:
+def _list_files(root: Path) -> tuple[list[str], list[str]]:
     """Return the files below the directory, and the paths that are too deep.
 
     All paths are relative to the directory.
@@ -140,7 +140,7 @@ def _listed(root: Path) -> tuple[list[str], list[str]]:
         for name in names:
             if not Path(folder, name).is_symlink() and not name.endswith((".tmp", ".lock")):
                 (deep if too_deep(inside / name) else found).append(str(inside / name))
-    return found, [shown(name) for name in deep]
+    return found, [name_text(name) for name in deep]
 
 
 def _refuse_unread(error: OSError) -> None:
@@ -228,7 +228,7 @@ def _copy_database(place: Place, name: str, target: Path, settings: Settings) ->
     file = OtherFile(place, place.path / name, settings, Metrics())
     try:
         with deadline(settings):
-            file.scope.viewing(lambda unit: snapshot(unit, target))
+            file.scope.view(lambda unit: snapshot(unit, target))
         found = damages(target, _FOREIGN)
     except (BackendBusy, BackendUnavailable) as error:
         target.unlink(missing_ok=True)
@@ -252,9 +252,11 @@ def _copy_files(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         if path == str(source):
             folders[:], names[:] = [name for name in folders if name in (INBOX, OUTBOX)], []
         make_private(target / folder)
-        for name, refused in [(name, found) for name in (*folders, *names) if (found := _refused(folder / name))]:
+        for name, refused in [
+            (name, found) for name in (*folders, *names) if (found := _omission_reason(folder / name))
+        ]:
             (folders if name in folders else names).remove(name)
-            yield shown(str(folder / name)), refused
+            yield name_text(str(folder / name)), refused
         unopened.update(folder / name for name in folders)
         for name in names:
             problem = _copy_file(held, name, target / folder / name)
@@ -266,9 +268,9 @@ def _copy_files(source: Path, target: Path) -> Iterator[tuple[str, str]]:
             yield str(folder), "cannot be opened"
 
 
-def _refused(path: Path) -> str | None:
+def _omission_reason(path: Path) -> str | None:
     """Return the reason why backups leave out a path in a mailbox, or None if they do not."""
-    if shown(str(path)) != str(path):
+    if name_text(str(path)) != str(path):
         return NOT_TEXT
     return TOO_DEEP if too_deep(path) else None
 

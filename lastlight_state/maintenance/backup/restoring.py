@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from lastlight_state import codec
 from lastlight_state.db.rows.records import Record
 from lastlight_state.errors import AlreadyExists, Conflict, NotFound
-from lastlight_state.files.jsonl.files import make_directory, sync_directory, translated
+from lastlight_state.files.jsonl.files import make_directory, sync_directory, translate_errors
 from lastlight_state.files.mailbox.folder import INBOUND_DB, INBOX, OUTBOX
 from lastlight_state.maintenance.backup.copies import make_private
 from lastlight_state.special_files import DIRECTORY, mismatch_at, open_binary
@@ -69,11 +69,11 @@ _MOST_BYTES = 64 * 1024 * 1024
 _FORMAT = 1
 
 
-def described(folder: Path) -> Iterator[BackedFile]:
+def describe_files(folder: Path) -> Iterator[BackedFile]:
     """Yield every file of a backup that has no manifest yet, in the order of the paths."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            yield _described(folder, path)
+            yield _describe_file(folder, path)
 
 
 def write(folder: Path, manifest: Manifest) -> None:
@@ -96,21 +96,21 @@ def read(folder: Path) -> Manifest:
         reason = mismatch_at(folder, DIRECTORY) or mismatch_at(path)
         raise NotFound("backup", str(folder), reason=reason)
     if path.stat().st_size > _MOST_BYTES:
-        raise damaged(NAME, "is too large")
+        raise damaged_backup(NAME, "is too large")
     try:
         with open_binary(path) as file:
             found = Manifest.model_validate(codec.decode(file.read(_MOST_BYTES)))
     except ValueError as error:
-        raise damaged(NAME, "cannot be read") from error
+        raise damaged_backup(NAME, "cannot be read") from error
     if found.format != _FORMAT:
-        raise damaged(NAME, f"has the format {found.format}, which this version does not know")
+        raise damaged_backup(NAME, f"has the format {found.format}, which this version does not know")
     names = [file.path for file in found.files]
     for name in (found.database, *names):
         parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts:
-            raise damaged(NAME, f"names a file outside the backup: {name!r}")
+            raise damaged_backup(NAME, f"names a file outside the backup: {name!r}")
     if found.database not in names:
-        raise damaged(NAME, "does not list its database")
+        raise damaged_backup(NAME, "does not list its database")
     return found
 
 
@@ -119,17 +119,17 @@ def compare(folder: Path, manifest: Manifest) -> None:
     for file in manifest.files:
         path = folder / file.path
         if path.is_symlink() or not path.is_file():
-            raise damaged(file.path, "is missing")
-        if _described(folder, path) != file:
-            raise damaged(file.path, "is not as it was written")
+            raise damaged_backup(file.path, "is missing")
+        if _describe_file(folder, path) != file:
+            raise damaged_backup(file.path, "is not as it was written")
 
 
-def damaged(path: str, problem: str) -> Conflict:
+def damaged_backup(path: str, problem: str) -> Conflict:
     """Return a `Conflict` ``damaged_backup`` for a backup that must not be restored."""
     return Conflict(f"the backup is damaged: {path} {problem}", code="damaged_backup", path=path)
 
 
-def _described(folder: Path, path: Path) -> BackedFile:
+def _describe_file(folder: Path, path: Path) -> BackedFile:
     with open_binary(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         size = file.tell()
@@ -183,7 +183,7 @@ def put_back(backup: Path, manifest: Manifest, state_dir: Path, modes: Modes) ->
     ``modes`` are the file modes of mailboxes, into which an agent of another user may have to write. Logs are private.
     Raises `AlreadyExists` for a path that has anything but an empty folder.
     """
-    with translated(state_dir):
+    with translate_errors(state_dir):
         found = {inside: list(_below(manifest, inside)) for inside in _FOLDERS}
         wanted = {inside: state_dir / name for inside, name in _FOLDERS.items() if found[inside]}
         made = {target: _temporary(target) for target in wanted.values()}

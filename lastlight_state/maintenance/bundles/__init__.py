@@ -18,7 +18,7 @@ from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, CorruptData, InvalidValue
 from lastlight_state.maintenance.bundles import row_lines, selection, writing
-from lastlight_state.maintenance.bundles.archive import OpenBundle, new_file, opened
+from lastlight_state.maintenance.bundles.archive import OpenBundle, new_file, open_bundle
 from lastlight_state.maintenance.bundles.loading import Loading, refuse_newer
 from lastlight_state.maintenance.bundles.records import (
     KINDS,
@@ -30,7 +30,7 @@ from lastlight_state.maintenance.bundles.records import (
     OnConflict,
     Redaction,
 )
-from lastlight_state.maintenance.bundles.writing import written
+from lastlight_state.maintenance.bundles.writing import write_bundle
 from lastlight_state.maintenance.shared import jobs
 from lastlight_state.migrations import read_state
 from lastlight_state.receipts import Receipt, Receipts, steps
@@ -95,7 +95,7 @@ class Bundles(Repository):
         """
         valid.word("kind", kind, KINDS)
         codec.check_text("dest", fspath(dest))
-        found, place = valid.sought("key", key), Path(dest).absolute()
+        found, place = valid.lookup_text("key", key), Path(dest).absolute()
         valid.flag("with_logs", with_logs)
         hidden = tuple(sorted({valid.word("redact", one, REDACTIONS) for one in valid.several("redact", redact)}))
         revision = read_state(self._backend).revision or ""
@@ -105,14 +105,14 @@ class Bundles(Repository):
             def write(view: Unit) -> Bundle:
                 file.seek(0)
                 file.truncate()
-                chosen, logged = selection.selected(view, kind, found), self._settings if with_logs else None
+                chosen, logged = selection.select_rows(view, kind, found), self._settings if with_logs else None
                 left = selection.left_columns(view, kind)
-                made = written(file, view, (kind, found, revision), chosen, logged, hidden, left)
+                made = write_bundle(file, view, (kind, found, revision), chosen, logged, hidden, left)
                 selection.refuse_unregistered(view, made.tables)
                 return made
 
             bundle = self._viewing(write)
-            if self._backend.disturbed:
+            if self._backend.is_disturbed:
                 raise Conflict("another process wrote to the file meanwhile", code="source_changed")
         return bundle
 
@@ -121,7 +121,7 @@ class Bundles(Repository):
 
         Raises `NotFound`, `NewerSchema` for a newer format, and `Conflict` ``damaged_bundle``.
         """
-        with opened(Path(file)) as found:
+        with open_bundle(Path(file)) as found:
             return found.bundle
 
     def plan(
@@ -134,10 +134,10 @@ class Bundles(Repository):
     ) -> LoadedBundle:
         """Return what `load` would add at this moment. Writes nothing. Raises the errors of `load`."""
         valid.word("on_conflict", on_conflict, ON_CONFLICT)
-        with opened(Path(file)) as found:
+        with open_bundle(Path(file)) as found:
             cut_off = self._cut_off(found, on_conflict)
             allowed = {"allow_redacted": allow_redacted, "allow_unknown_words": allow_unknown_words}
-            planned = self._planned(self._loading(found, on_conflict, cut_off, **allowed))
+            planned = self._plan_loading(self._prepare_loading(found, on_conflict, cut_off, **allowed))
             return planned.model_copy(update={"id": found.bundle.id})
 
     def load(
@@ -166,32 +166,32 @@ class Bundles(Repository):
         refuses a row, no row is stored, and the receipt is ``failed``.
         """
         valid.word("on_conflict", on_conflict, ON_CONFLICT)
-        with opened(Path(file)) as found:
+        with open_bundle(Path(file)) as found:
             cut_off = self._cut_off(found, on_conflict)
             allowed = {"allow_redacted": allow_redacted, "allow_unknown_words": allow_unknown_words}
-            loading = self._loading(found, on_conflict, cut_off, **allowed)
-            planned = self._planned(loading)
+            loading = self._prepare_loading(found, on_conflict, cut_off, **allowed)
+            planned = self._plan_loading(loading)
             if not (planned.rows or planned.files or cut_off):
                 return planned
             if cut_off is None:
                 policy = {"source": storable(str(file), 4_000), "on_conflict": on_conflict}
-                receipt = self._begun(found, loading, policy, actor)
+                receipt = self._begin_receipt(found, loading, policy, actor)
             else:
                 receipt = self._receipts.resume(cut_off.id, owner=jobs.owner())
             with jobs.interruptible(self._receipts, lambda: receipt, again="the same command"):
-                with row_lines.staged(self._settings, found, loading.missing_logs(self._settings)) as files:
+                with row_lines.staged_logs(self._settings, found, loading.missing_logs(self._settings)) as files:
                     try:
                         if not loading.is_stored:
-                            receipt = storing.retry_storing(partial(self._stored, receipt, loading))
+                            receipt = storing.retry_storing(partial(self._store_rows, receipt, loading))
                     except (Conflict, InvalidValue, CorruptData) as error:
-                        receipt = jobs.refused(self._receipts, receipt, error)
+                        receipt = jobs.fail_receipt(self._receipts, receipt, error)
                         raise
                     row_lines.put(files)
                 rows = receipt.counts
                 receipt = self._receipts.finish(receipt)
         return planned.model_copy(update={"rows": rows, "receipt": receipt})
 
-    def _stored(self, receipt: Receipt, loading: Loading) -> Receipt:
+    def _store_rows(self, receipt: Receipt, loading: Loading) -> Receipt:
         def store(unit: Unit) -> Receipt:
             steps.confirm(unit, receipt)
             counts = dict(sorted(loading.store(unit).items()))
@@ -203,11 +203,11 @@ class Bundles(Repository):
         """Return the receipt of an interrupted load that this load must finish, or None if there is none."""
         return cut_off(self._receipts, found.bundle) if on_conflict == "new_ids" else None
 
-    def _begun(self, found: OpenBundle, loading: Loading, policy: dict[str, Any], actor: str | None) -> Receipt:
+    def _begin_receipt(self, found: OpenBundle, loading: Loading, policy: dict[str, Any], actor: str | None) -> Receipt:
         policy |= {"id": loading.id, "seed": loading.seed, "digest": digest(found.bundle)}
         return self._receipts.begin("bundle", scope=_scope(found), policy=policy, owner=jobs.owner(), actor=actor)
 
-    def _loading(
+    def _prepare_loading(
         self,
         found: OpenBundle,
         on_conflict: OnConflict,
@@ -220,16 +220,18 @@ class Bundles(Repository):
         if not valid.flag("allow_redacted", allow_redacted):
             writing.refuse(found.bundle)
         allowed = valid.flag("allow_unknown_words", allow_unknown_words)
-        return Loading(found, self._known(), on_conflict, self._now(), allow_unknown_words=allowed, cut_off=cut_off)
+        return Loading(
+            found, self._known_classes(), on_conflict, self._now(), allow_unknown_words=allowed, cut_off=cut_off
+        )
 
-    def _planned(self, loading: Loading) -> LoadedBundle:
+    def _plan_loading(self, loading: Loading) -> LoadedBundle:
         files = tuple(name for _, name, _ in loading.missing_logs(self._settings))
-        rows = {} if loading.is_stored else self._viewing(loading.counted)
+        rows = {} if loading.is_stored else self._viewing(loading.count_rows)
         return LoadedBundle(
             kind=loading.kind, id=loading.id, rows=dict(sorted(rows.items())), files=files, receipt=None
         )
 
-    def _known(self) -> KnownClasses:
+    def _known_classes(self) -> KnownClasses:
         return self._remember(KnownClasses)
 
 

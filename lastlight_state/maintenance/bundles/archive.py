@@ -20,7 +20,7 @@ from typing import BinaryIO, Self
 
 from lastlight_state import codec
 from lastlight_state.errors import AlreadyExists, Conflict, NewerSchema, NotFound
-from lastlight_state.files.jsonl.files import sync_directory, translated
+from lastlight_state.files.jsonl.files import sync_directory, translate_errors
 from lastlight_state.maintenance.backup.restoring import refuse_present
 from lastlight_state.maintenance.bundles.records import KINDS, ROWS, Bundle, BundlePart
 from lastlight_state.special_files import open_binary
@@ -87,7 +87,7 @@ class Archive:
 @contextmanager
 def new_file(place: Path) -> Iterator[BinaryIO]:
     """Yield a file that gets its name after it is complete and on disk. Raises `AlreadyExists` if the name is taken."""
-    with translated(place):
+    with translate_errors(place):
         refuse_present(place)
         made = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
         try:
@@ -142,15 +142,15 @@ class OpenBundle:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[OpenBundle]:
+def open_bundle(path: Path) -> Iterator[OpenBundle]:
     """Open a bundle and verify it. Raises `NotFound`, `NewerSchema`, and `Conflict` ``damaged_bundle``."""
-    with translated(path), _file(path) as file:
-        packed, bundle = _verified(file, path.name)
+    with translate_errors(path), _file(path) as file:
+        packed, bundle = _verify_archive(file, path.name)
         try:
             with packed:
                 yield OpenBundle(packed, bundle)
         except (zipfile.BadZipFile, EOFError) as error:  # changed since it was verified
-            raise damaged(path.name, f"cannot be read: {error}") from error
+            raise damaged_bundle(path.name, f"cannot be read: {error}") from error
 
 
 def is_bundle(path: Path) -> bool:
@@ -162,7 +162,7 @@ def is_bundle(path: Path) -> bool:
         return False
 
 
-def damaged(part: str, problem: str) -> Conflict:
+def damaged_bundle(part: str, problem: str) -> Conflict:
     """Return the error for a bundle that must not be loaded."""
     return Conflict(f"the bundle is damaged: {part[:200]!r} {problem}", code="damaged_bundle", part=part[:200])
 
@@ -183,7 +183,7 @@ def _file(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _verified(file: BinaryIO, name: str) -> tuple[zipfile.ZipFile, Bundle]:
+def _verify_archive(file: BinaryIO, name: str) -> tuple[zipfile.ZipFile, Bundle]:
     """Return the verified ZIP and its manifest.
 
     A ValueError means a name that is not UTF-8.
@@ -194,11 +194,11 @@ def _verified(file: BinaryIO, name: str) -> tuple[zipfile.ZipFile, Bundle]:
         bundle = _manifest(packed, sizes)
         _compare(packed, bundle, sizes)
     except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError) as error:
-        raise damaged(name, f"cannot be read: {error}") from error
+        raise damaged_bundle(name, f"cannot be read: {error}") from error
     except OSError as error:
         if error.errno != errno.EINVAL:  # EINVAL: an offset before the beginning of the file
             raise
-        raise damaged(name, "cannot be read: a part lies outside of the file") from error
+        raise damaged_bundle(name, "cannot be read: a part lies outside of the file") from error
     return packed, bundle
 
 
@@ -210,16 +210,16 @@ def _sizes(packed: zipfile.ZipFile, most: int) -> dict[str, int]:
     found: dict[str, int] = {}
     for info in packed.infolist():
         if not _is_named(info.filename) or info.orig_filename != info.filename:
-            raise damaged(info.filename, "is not a name of a bundle")
+            raise damaged_bundle(info.filename, "is not a name of a bundle")
         if info.filename in found:
-            raise damaged(info.filename, "is there twice")
+            raise damaged_bundle(info.filename, "is there twice")
         if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
-            raise damaged(info.filename, "is compressed or encrypted")
+            raise damaged_bundle(info.filename, "is compressed or encrypted")
         if not stat.S_ISREG(info.external_attr >> 16):
-            raise damaged(info.filename, "is not a plain file")
+            raise damaged_bundle(info.filename, "is not a plain file")
         found[info.filename] = info.file_size
     if sum(found.values()) > most:
-        raise damaged(MANIFEST, "parts are larger than their file")
+        raise damaged_bundle(MANIFEST, "parts are larger than their file")
     return found
 
 
@@ -232,7 +232,7 @@ def _is_named(name: str) -> bool:
 
 def _manifest(packed: zipfile.ZipFile, sizes: dict[str, int]) -> Bundle:
     if MANIFEST not in sizes or sizes[MANIFEST] > _MANIFEST_BYTES:
-        raise damaged(MANIFEST, "is missing or too large")
+        raise damaged_bundle(MANIFEST, "is missing or too large")
     try:
         told = codec.decode(packed.read(MANIFEST))
         found = told["format"]
@@ -240,9 +240,9 @@ def _manifest(packed: zipfile.ZipFile, sizes: dict[str, int]) -> Bundle:
             raise NewerSchema(found=f"format {found}", head=f"format {FORMAT}", min_reader="", what="the bundle")
         bundle = Bundle.model_validate(told)
     except (ValueError, KeyError, TypeError) as error:
-        raise damaged(MANIFEST, "cannot be read") from error
+        raise damaged_bundle(MANIFEST, "cannot be read") from error
     if bundle.format != FORMAT or bundle.kind not in KINDS:
-        raise damaged(MANIFEST, "has an unknown format or kind")
+        raise damaged_bundle(MANIFEST, "has an unknown format or kind")
     return bundle
 
 
@@ -250,7 +250,7 @@ def _compare(packed: zipfile.ZipFile, bundle: Bundle, sizes: dict[str, int]) -> 
     """Raise `Conflict` ``damaged_bundle`` if a part is missing, not in the manifest, or different from the manifest."""
     names = [part.name for part in bundle.parts]
     if sorted(names) != sorted(sizes.keys() - {MANIFEST}):
-        raise damaged(MANIFEST, "does not name the parts that are there")
+        raise damaged_bundle(MANIFEST, "does not name the parts that are there")
     for part in bundle.parts:
         digest, count = hashlib.sha256(), 0
         for chunk in _chunks(packed, part.name):
@@ -258,7 +258,7 @@ def _compare(packed: zipfile.ZipFile, bundle: Bundle, sizes: dict[str, int]) -> 
             count += chunk.count(b"\n")
         rows = count if ROWS.fullmatch(part.name) else None
         if (sizes[part.name], digest.hexdigest(), rows) != (part.size_bytes, part.sha256, part.rows):
-            raise damaged(part.name, "is not as it was written")
+            raise damaged_bundle(part.name, "is not as it was written")
 
 
 def _chunks(packed: zipfile.ZipFile, name: str) -> Iterator[bytes]:

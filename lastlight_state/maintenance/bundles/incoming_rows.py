@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.conversations import tables as talks
-from lastlight_state.conversations.exchange.statements import ordered
+from lastlight_state.conversations.exchange.statements import sorted_names
 from lastlight_state.conversations.tables import (
     DELIVERIES,
     INBOXES,
@@ -27,7 +27,7 @@ from lastlight_state.conversations.tables import (
     VECTORS,
 )
 from lastlight_state.db.lists.filters import family, rows
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import bind, statement_of
 from lastlight_state.db.schema.declarations import vocabularies
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
@@ -35,11 +35,11 @@ from lastlight_state.ids import series
 from lastlight_state.journal.models import SCORES, SEQUENCES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.backup.restoring import LINES
 from lastlight_state.maintenance.bundles import row_lines
-from lastlight_state.maintenance.bundles.archive import damaged
+from lastlight_state.maintenance.bundles.archive import damaged_bundle
 from lastlight_state.maintenance.bundles.row_lines import CLASS
 from lastlight_state.maintenance.bundles.selection import TABLES
 from lastlight_state.maintenance.copy import row_merge
-from lastlight_state.maintenance.copy.contents import shown
+from lastlight_state.maintenance.copy.contents import key_text
 from lastlight_state.maintenance.shared.run_tables import RUN_TABLES
 from lastlight_state.maintenance.upkeep.counters import COUNTERS
 from lastlight_state.migrations.metadata import METADATA
@@ -52,7 +52,7 @@ from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, RU
 
 _r, _same = RUNS.c, RUNS.alias("same")
 #: Finds the run that has the run key of a new run.
-_HOLDER = prepared(
+_HOLDER = statement_of(
     sa.select(_r.id).where(
         _r.workflow_name == bind("workflow_name", _r.workflow_name),
         _r.run_key == bind("run_key", _r.run_key),
@@ -94,7 +94,7 @@ class References:
             there = {row[target.name] for row in rows(self._view, _STORED[target], asked)}
             if lacking := sorted(asked - there):
                 problem = f"refers to {lacking[0]!r:.200} of {target.table.name}, which is neither in it nor stored"
-                raise damaged(f"rows/{table.name}.jsonl", f"{column.name} {problem}")
+                raise damaged_bundle(f"rows/{table.name}.jsonl", f"{column.name} {problem}")
 
 
 def refuse_taken_keys(view: Unit, table: sa.Table, given: Iterable[Row]) -> None:
@@ -110,7 +110,7 @@ def refuse_unknown_words(table: sa.Table, given: Iterable[Row]) -> None:
     for name, known in _WORDS.get(table.name, ()):
         for row in given:
             if row.get(name) is not None and row[name] not in known:
-                key = shown([row[column.name] for column in table.primary_key])
+                key = key_text([row[column.name] for column in table.primary_key])
                 raise Conflict(
                     f"{table.name} {key}: {name} is {row[name]!r:.80}, which this version does not know",
                     code="unknown_word",
@@ -188,8 +188,8 @@ class Renaming:
         self._owners = owners
         self._fresh = series(seed)
         self._rewritten: dict[str, dict[str, Callable[[Any], Any]]] = {
-            RUNS.name: {"scratch": self._scratch, **dict.fromkeys(("run_key", "create_digest"), _nothing)},
-            talks.BRANCHES.name: {"node_metadata": self._mirrored},
+            RUNS.name: {"scratch": self._scratch, **dict.fromkeys(("run_key", "create_digest"), _clear_value)},
+            talks.BRANCHES.name: {"node_metadata": self._rename_parent_branch},
         }
         self._now = now
         self._ids: dict[str, dict[str, str]] = {kind: {} for kind, _ in _OWN}
@@ -217,7 +217,7 @@ class Renaming:
         if table in (talks.INBOXES, talks.DELIVERIES):
             rows = [row for row in rows if row.get("owner") in self._owners]
         columns = self._columns.get(table.name, [("run", _RUN_ID)] if _RUN_ID in table.c else [])
-        return [self._renamed(table, row, columns) for row in rows]
+        return [self._rename_row(table, row, columns) for row in rows]
 
     def log(self, name: str) -> str:
         """Return the new name of a log. Its folder or file is named after the session of the agent."""
@@ -233,7 +233,7 @@ class Renaming:
             if isinstance(old := row.get(name), str) and old not in self._ids[kind]:
                 self._ids[kind][old] = next(self._fresh)
 
-    def _renamed(self, table: sa.Table, row: Row, columns: list[tuple[str, str]]) -> Row:
+    def _rename_row(self, table: sa.Table, row: Row, columns: list[tuple[str, str]]) -> Row:
         told = {name: self._ids[kind].get(row[name], row[name]) for kind, name in columns if row.get(name) is not None}
         made = {**row, **told}
         for name, rewritten in self._rewritten.get(table.name, {}).items():
@@ -247,14 +247,14 @@ class Renaming:
         """Return a run's scratch with the ids of executions replaced by those of the copy."""
         if not isinstance(scratch, dict):
             return scratch
-        return {key: self._pointing(value) for key, value in scratch.items()}
+        return {key: self._rename_pointer(value) for key, value in scratch.items()}
 
-    def _pointing(self, value: Any) -> Any:
+    def _rename_pointer(self, value: Any) -> Any:
         if not isinstance(value, dict) or not isinstance(value.get(POINTER), str):
             return value
         return {**value, POINTER: self._ids["execution"].get(value[POINTER], value[POINTER])}
 
-    def _mirrored(self, metadata: Any) -> Any:
+    def _rename_parent_branch(self, metadata: Any) -> Any:
         """Return the metadata of a branch with the id of its parent branch replaced by that of the copy."""
         name = _b.parent_branch_id.name
         if not isinstance(metadata, dict) or not isinstance(metadata.get(name), str):
@@ -262,7 +262,7 @@ class Renaming:
         return {**metadata, name: self._ids["talk"].get(metadata[name], metadata[name])}
 
 
-def _nothing(_: Any) -> None:
+def _clear_value(_: Any) -> None:
     """Return None, which replaces those keys of the original that a copy must not have."""
 
 
@@ -283,7 +283,7 @@ _MOVED = family(lambda keys: sa.select(_t.session_id, _t.seq).where(_t.session_i
 _ORDERS = family(lambda keys: sa.select(_p.id).where(_p.id.in_(keys)))
 _LENGTHS = family(lambda keys: sa.select(_n.namespace, _n.dimensions).where(_n.namespace.in_(keys)))
 _next = bind("next_ord", _i.next_ord)
-_RAISE = prepared(
+_RAISE = statement_of(
     sa.update(INBOXES).where(_i.owner == bind("owner", _i.owner), _i.next_ord < _next).values(next_ord=_next)
 )
 
@@ -293,21 +293,21 @@ _OWN_COUNTERS = [one for one in COUNTERS if one.column.table in (RUNS, SEQUENCES
 Row = dict[str, Any]
 
 
-def wanted(unit: Unit, table: sa.Table, given: list[Row], *, keeps: bool) -> list[Row]:
+def storable_rows(unit: Unit, table: sa.Table, given: list[Row], *, keeps: bool) -> list[Row]:
     """Return the rows that can be stored.
 
     With ``keeps``, chunks with embeddings of another length, and transitions whose number is taken, are left out
     instead of refused.
     """
     if table is DELIVERIES:
-        there = {(row["owner"], row["message_id"]) for row in _found(unit, _DELIVERED, given, "message_id")}
+        there = {(row["owner"], row["message_id"]) for row in _stored_rows(unit, _DELIVERED, given, "message_id")}
         return [row for row in given if (row["owner"], row["message_id"]) not in there]
     if table is TRANSITIONS and keeps:
-        taken = {(row["session_id"], row["seq"]) for row in _found(unit, _MOVED, given, "session_id")}
+        taken = {(row["session_id"], row["seq"]) for row in _stored_rows(unit, _MOVED, given, "session_id")}
         return [row for row in given if (row["session_id"], row.get("seq")) not in taken]
     if table not in (NAMESPACES, VECTORS):
         return given
-    lengths = {row["namespace"]: row["dimensions"] for row in _found(unit, _LENGTHS, given, "namespace")}
+    lengths = {row["namespace"]: row["dimensions"] for row in _stored_rows(unit, _LENGTHS, given, "namespace")}
     other = [row for row in given if row.get("dimensions") != lengths.get(row["namespace"], row.get("dimensions"))]
     if other and not keeps:
         raise AlreadyExists(NAMESPACES.name, other[0]["namespace"], problem="has embeddings of another length")
@@ -316,7 +316,7 @@ def wanted(unit: Unit, table: sa.Table, given: list[Row], *, keeps: bool) -> lis
 
 def stored_orders(unit: Unit, given: Sequence[Row]) -> set[str]:
     """Return the ids of those orders that are stored already."""
-    return {row["id"] for row in _found(unit, _ORDERS, given, "id")}
+    return {row["id"] for row in _stored_rows(unit, _ORDERS, given, "id")}
 
 
 def new_links(unit: Unit, given: Sequence[Row], held: set[str], *, keeps: bool) -> list[Row]:
@@ -338,7 +338,7 @@ def raise_numbers(unit: Unit, inboxes: Iterable[Row]) -> None:
     Locks the inboxes in the order that senders use.
     """
     numbers = {row["owner"]: row.get("next_ord", 0) for row in inboxes}
-    for owner in ordered(numbers):
+    for owner in sorted_names(numbers):
         unit.change(_RAISE, {"owner": owner, "next_ord": numbers[owner]})
 
 
@@ -349,5 +349,5 @@ def raise_counters(unit: Unit, keys: Iterable[str]) -> None:
             unit.row(counter.mend, {"key": key})
 
 
-def _found(unit: Unit, statements: Any, given: Sequence[Row], name: str) -> Iterable[Row]:
+def _stored_rows(unit: Unit, statements: Any, given: Sequence[Row], name: str) -> Iterable[Row]:
     return rows(unit, statements, {row[name] for row in given})

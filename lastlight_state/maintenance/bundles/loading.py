@@ -28,12 +28,12 @@ from lastlight_state.conversations.tables import (
     VECTORS,
 )
 from lastlight_state.db import reconcile
-from lastlight_state.db.units.permits import permitted
+from lastlight_state.db.units.permits import permit_deletion
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NewerSchema
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance.bundles import incoming_rows, row_lines, selection
-from lastlight_state.maintenance.bundles.archive import OpenBundle, damaged
+from lastlight_state.maintenance.bundles.archive import OpenBundle, damaged_bundle
 from lastlight_state.maintenance.bundles.incoming_rows import (
     References,
     Renaming,
@@ -104,9 +104,9 @@ class Loading:
         """Return the logs that are not stored yet. Raises `Conflict` for a log that does not belong to the bundle."""
         self._refuse_other_logs()
         renamed = (lambda name: name) if self._renaming is None else self._renaming.log
-        return row_lines.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
+        return row_lines.missing_logs(settings, self._bundle, keeps=self._keeps, renamed=renamed)
 
-    def counted(self, view: Unit) -> Counter[str]:
+    def count_rows(self, view: Unit) -> Counter[str]:
         """Return how many rows `store` would add, by table. Raises if `store` cannot add the bundle.
 
         Does everything that `store` does, except the write.
@@ -123,7 +123,7 @@ class Loading:
                 refuse_unknown_words(table, rows)
             lacking: Sequence[row_merge.Row] = rows
             if table.name not in new:
-                given = self._given(view, table, rows, lambda names: selection.classes(view, names), held)
+                given = self._prepare_rows(view, table, rows, lambda names: selection.classes(view, names), held)
                 lacking = row_merge.missing_rows(view, given, keeps=self._keeps_of(table)).get(table.name, ())
             row_merge.check_insert(view, table, lacking)
             added[table.name] += len(lacking)
@@ -138,8 +138,8 @@ class Loading:
         held: set[str] = set()
         outputs = self._new_outputs(unit)
         for table, rows in self._batches(unit):
-            given = self._given(unit, table, rows, lambda names: numbers_of(unit, self._known, names), held)
-            with permitted(unit) if self._allow_unknown_words else nullcontext():
+            given = self._prepare_rows(unit, table, rows, lambda names: numbers_of(unit, self._known, names), held)
+            with permit_deletion(unit) if self._allow_unknown_words else nullcontext():
                 added += row_merge.insert_missing(unit, given, keeps=self._keeps_of(table))
             progress.tell("loading", added.total())
             if table is INBOXES:
@@ -150,7 +150,7 @@ class Loading:
             incoming_rows.raise_counters(unit, [self._id, *self._context("sessions")])
         return added
 
-    def _given(
+    def _prepare_rows(
         self,
         unit: Unit,
         table: sa.Table,
@@ -167,8 +167,8 @@ class Loading:
         if table is LINKS:
             rows = incoming_rows.new_links(unit, rows, held, keeps=self._keeps)
         if table is MESSAGES:
-            rows = row_lines.named(rows, numbers({str(row.get(row_lines.CLASS.name)) for row in rows}))
-        return {table.name: incoming_rows.wanted(unit, table, rows, keeps=self._keeps)}
+            rows = row_lines.translate_classes(rows, numbers({str(row.get(row_lines.CLASS.name)) for row in rows}))
+        return {table.name: incoming_rows.storable_rows(unit, table, rows, keeps=self._keeps)}
 
     def _batches(self, unit: Unit) -> Iterator[tuple[sa.Table, list[row_lines.Row]]]:
         """Yield the rows of every table, in the order of foreign keys.
@@ -179,7 +179,7 @@ class Loading:
         found = {subject.name: subject.table for subject in subjects(outputs)}
         allowed = selection.TABLES[self.kind] | ({table.name for table in outputs} if self.kind == "run" else set())
         if unknown := sorted(self._bundle.tables.keys() - (allowed & found.keys())):
-            raise damaged(f"rows/{unknown[0]}.jsonl", "is not a table of such a bundle")
+            raise damaged_bundle(f"rows/{unknown[0]}.jsonl", "is not a table of such a bundle")
         for name in (name for name in found if name in self._bundle.tables):
             rows = list(self._rows(found[name])) if name in DEPTHS else None
             for batch in [rows] if rows else self._together(found[name]):
@@ -203,14 +203,14 @@ class Loading:
                 self._refuse_other(table, row)
                 row_lines.refuse_nulls(table, row)
             except ValueError as error:
-                raise damaged(part.name, f"line {number}: {error}") from error
+                raise damaged_bundle(part.name, f"line {number}: {error}") from error
             yield row
 
     def _refuse_nameless(self) -> None:
         """Raise `Conflict` if the bundle lacks the run or session that it is named after."""
         table = RUNS if self.kind == "run" else SESSIONS
         if self._id not in self._ids_of(table):
-            raise damaged(f"rows/{table.name}.jsonl", f"has not the {self.kind} {self._id!r:.80}")
+            raise damaged_bundle(f"rows/{table.name}.jsonl", f"has not the {self.kind} {self._id!r:.80}")
 
     def _refuse_other(self, table: sa.Table, row: row_lines.Row) -> None:
         """Raise ValueError for a row that does not belong to the run or session of the bundle."""
@@ -219,7 +219,7 @@ class Loading:
         if table.name in _SESSION:
             self._refuse_unnamed(row.get(_SESSION[table.name]), {self._id, *self._context("sessions")})
         if table is PROGRESSIONS:
-            self._refuse_unnamed(row.get("id"), self._owned)
+            self._refuse_unnamed(row.get("id"), self._owned_orders)
         if table is LINKS:
             self._refuse_unnamed(row.get("progression_id"), self._ids_of(PROGRESSIONS))
         if table is MEMBERS:
@@ -233,7 +233,7 @@ class Loading:
         named = {row.get(column.name) for column in naming for row in self._rows_of(column.table)} - {None}
         for part in self._bundle.logs:
             if row_lines.session_of(part.name) not in named:
-                raise damaged(part.name, f"does not belong to the {self.kind} {self._id!r:.80}")
+                raise damaged_bundle(part.name, f"does not belong to the {self.kind} {self._id!r:.80}")
 
     def _refuse_unnamed(self, found: object, allowed: Collection[str]) -> None:
         if found not in allowed:
@@ -245,7 +245,7 @@ class Loading:
         return self._ids_of(BRANCHES) | {self._id}
 
     @cached_property
-    def _owned(self) -> frozenset[str]:
+    def _owned_orders(self) -> frozenset[str]:
         """Return the ids of the orders that the bundle's sessions and branches own."""
         return frozenset(
             str(row.get("progression_id")) for table in (SESSIONS, BRANCHES) for row in self._rows_of(table)
@@ -276,7 +276,7 @@ class Loading:
             if there.get(row.get("key", ""), row.get("table_name")) != row.get("table_name"):
                 raise AlreadyExists(REGISTRY.name, row["key"], problem="is registered with another table")
         made = [_handle(row) for row in rows if row.get("key") not in there]
-        for name in reconcile.existing(view, [table.name for table in made]):
+        for name in reconcile.existing_tables(view, [table.name for table in made]):
             raise Conflict(f"the table {name} is there and is not registered as an output table", code="collision")
         return made
 
@@ -300,10 +300,10 @@ def _handle(row: row_lines.Row) -> sa.Table:
         for name in (found.table_name, *(column.name for column in found.columns)):
             column_types.any_table_name("name", name)
         if column_types.is_reserved(found.table_name):
-            raise damaged(part, f"must not make the table {found.table_name}")
+            raise damaged_bundle(part, f"must not make the table {found.table_name}")
         table = found.handle().table
     except (InvalidValue, TypeError, KeyError, sa.exc.ArgumentError) as error:
-        raise damaged(part, f"does not describe an output table: {error}") from error
+        raise damaged_bundle(part, f"does not describe an output table: {error}") from error
     if "node_id" not in table.c:
-        raise damaged(part, "does not describe an output table: it has no column node_id")
+        raise damaged_bundle(part, "does not describe an output table: it has no column node_id")
     return table

@@ -22,10 +22,10 @@ from lastlight_state.db.schema import columns
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.files.agent_log.paths import LOG_SUFFIX, RAW, SUBAGENTS, is_safe_id
 from lastlight_state.files.jsonl import files
-from lastlight_state.files.jsonl.files import make_directory, translated
+from lastlight_state.files.jsonl.files import make_directory, translate_errors
 from lastlight_state.maintenance.backup.copies import whole
 from lastlight_state.maintenance.backup.restoring import LINES
-from lastlight_state.maintenance.bundles.archive import OpenBundle, damaged, link
+from lastlight_state.maintenance.bundles.archive import OpenBundle, damaged_bundle, link
 from lastlight_state.maintenance.bundles.records import BundlePart
 from lastlight_state.maintenance.copy.contents import canonical
 from lastlight_state.maintenance.copy.tables import DEPTHS, is_json
@@ -44,7 +44,7 @@ Staged = tuple[Path, Path]
 Missing = tuple[BundlePart, str, Path]
 
 
-def found(settings: Settings, session_ids: Iterable[str]) -> Iterator[tuple[str, Path]]:
+def log_files(settings: Settings, session_ids: Iterable[str]) -> Iterator[tuple[str, Path]]:
     """Yield the log files of these agent sessions in a fixed order, each with its name in a bundle."""
     root = settings.agent_sessions
     for session_id in sorted({one for one in session_ids if is_safe_id(one)}):
@@ -80,7 +80,9 @@ def content(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def missing(settings: Settings, bundle: OpenBundle, *, keeps: bool, renamed: Callable[[str], str]) -> list[Missing]:
+def missing_logs(
+    settings: Settings, bundle: OpenBundle, *, keeps: bool, renamed: Callable[[str], str]
+) -> list[Missing]:
     """Return the logs that are not stored yet.
 
     Raises `AlreadyExists` for a log with other contents, unless ``keeps``.
@@ -92,7 +94,7 @@ def missing(settings: Settings, bundle: OpenBundle, *, keeps: bool, renamed: Cal
         inside = next(inside for inside in LINES if name.startswith(f"{inside}/"))
         path = roots[inside] / name.removeprefix(f"{inside}/")
         if any(files.component_problem(step) for step in path.relative_to(roots[inside]).parts):
-            raise damaged(part.name, "is not the name of a log")
+            raise damaged_bundle(part.name, "is not the name of a log")
         if not os.path.lexists(path):
             wanted.append((part, name, path))
         elif not keeps and not _is_equal(path, part):
@@ -101,10 +103,10 @@ def missing(settings: Settings, bundle: OpenBundle, *, keeps: bool, renamed: Cal
 
 
 @contextmanager
-def staged(settings: Settings, bundle: OpenBundle, wanted: Sequence[Missing]) -> Iterator[list[Staged]]:
+def staged_logs(settings: Settings, bundle: OpenBundle, wanted: Sequence[Missing]) -> Iterator[list[Staged]]:
     """Write these logs under temporary names, which are removed when the ``with`` block ends."""
     made: list[Staged] = []
-    with translated(settings.state_dir):
+    with translate_errors(settings.state_dir):
         try:
             for part, _, path in wanted:
                 base = next(root for root in settings.line_directories if path.is_relative_to(root))
@@ -169,7 +171,7 @@ def row_of(table: sa.Table, line: bytes) -> Row:
         raise ValueError("expected an object")
     if unknown := sorted(row.keys() - set(table.columns.keys())):
         raise ValueError(f"unknown column {unknown[0]!r:.80}")
-    if lacking := [name for name in _needed(table) if row.get(name) is None]:
+    if lacking := [name for name in _needed_columns(table) if row.get(name) is None]:
         raise ValueError(f"lacks the column {lacking[0]}")
     try:
         canonical(row)  # rows are compared in this form
@@ -190,7 +192,7 @@ def refuse_nulls(table: sa.Table, row: Row) -> None:
             raise ValueError(f"lacks the column {name}")
 
 
-def _needed(table: sa.Table) -> Iterator[str]:
+def _needed_columns(table: sa.Table) -> Iterator[str]:
     """Yield the columns that every line must contain: the key, the sort column, and a message's class."""
     yield from (column.name for column in table.primary_key)
     if table.name in DEPTHS:
@@ -235,6 +237,6 @@ def _digits(value: Any) -> Any:
     return format(value, "f") if value.__class__ is Decimal else value
 
 
-def named(rows: list[Row], names: Mapping[Any, Any]) -> list[Row]:
+def translate_classes(rows: list[Row], names: Mapping[Any, Any]) -> list[Row]:
     """Return the rows with each class number replaced by the class name, or the reverse, as ``names`` maps them."""
     return [{**row, CLASS.name: names[row[CLASS.name]]} for row in rows]

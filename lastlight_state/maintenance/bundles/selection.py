@@ -30,7 +30,7 @@ from lastlight_state.conversations.words import SESSION
 from lastlight_state.db import reconcile
 from lastlight_state.db.lists import filters
 from lastlight_state.db.lists.filters import family, rows
-from lastlight_state.db.rows.statements import Family, prepared
+from lastlight_state.db.rows.statements import Family, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, NotFound
 from lastlight_state.maintenance.bundles import row_lines
@@ -64,11 +64,11 @@ def _about(keys: Any) -> sa.ColumnElement[bool]:
 _SPACES = family(lambda keys: sa.select(_n.namespace).select_from(_CHUNKS).where(_about(keys)).distinct())
 #: Reads the chunks of these messages, branches and sessions.
 CHUNKS = family(
-    lambda keys: sa.select(*_v).select_from(_CHUNKS).where(_about(keys)).order_by(*Subject(VECTORS).sorting)
+    lambda keys: sa.select(*_v).select_from(_CHUNKS).where(_about(keys)).order_by(*Subject(VECTORS).sort_order)
 )
 
 
-def delivered(unit: Unit, owners: Iterable[str]) -> set[str]:
+def delivered_messages(unit: Unit, owners: Iterable[str]) -> set[str]:
     """Return the ids of the messages in the inboxes of these owners."""
     return _related_values(unit, _DELIVERED, owners)
 
@@ -96,7 +96,7 @@ _ROWS = 100
 _INVOCATION_KINDS, _SOURCE_KINDS = METADATA.tables["invocation_kinds"], METADATA.tables["source_kinds"]
 
 _e, _s, _b, _p = EXECUTIONS.c, SESSIONS.c, BRANCHES.c, PROGRESSIONS.c
-_CLASSES = prepared(sa.select(TYPES.c.type_id, TYPES.c.lion_class), MessageType)
+_CLASSES = statement_of(sa.select(TYPES.c.type_id, TYPES.c.lion_class), MessageType)
 _RUN_THERE = filters.family(lambda keys: sa.select(RUNS.c.id.label("key")).where(RUNS.c.id.in_(keys)))
 _AGENT_SESSIONS = filters.family(lambda keys: sa.select(_e.session_id.label("key")).where(_e.workflow_run_id.in_(keys)))
 _SESSION: Family[tuple[str, str | None]] = filters.family(
@@ -151,7 +151,7 @@ class Selection:
     context: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def selected(unit: Unit, kind: str, key: str) -> Selection:
+def select_rows(unit: Unit, kind: str, key: str) -> Selection:
     """Return the selection for a run or session. Raises `NotFound`."""
     return _run(unit, key) if kind == "run" else _session(unit, key)
 
@@ -167,7 +167,7 @@ def rows_of(
         stored = unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), subject.shown)
         for batch in batches(stored, _ROWS):
             found = compiled.rows(batch)
-            found = found if names is None else row_lines.named(found, names)
+            found = found if names is None else row_lines.translate_classes(found, names)
             yield from map(row_lines.line_of, found if marked is None else map(marked, found))
 
 
@@ -188,7 +188,7 @@ def refuse_unregistered(unit: Unit, names: Collection[str] | None = None) -> Non
 
 def left_columns(unit: Unit, kind: str) -> list[str]:
     """Return columns with values that other programs added to tables of this kind. Bundles do not include them."""
-    return tables.filled(unit, [METADATA.tables[name] for name in sorted(TABLES[kind])])
+    return tables.filled_columns(unit, [METADATA.tables[name] for name in sorted(TABLES[kind])])
 
 
 def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:
@@ -197,24 +197,24 @@ def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:
     return {name: known.get(name, -1) for name in names}
 
 
-def registered(unit: Unit, tables: Sequence[str]) -> Iterator[bytes]:
+def registry_lines(unit: Unit, tables: Sequence[str]) -> Iterator[bytes]:
     """Yield the registry rows of these output tables as lines."""
-    return rows_of(unit, Subject(REGISTRY), _reading(REGISTRY.c.table_name), tables)
+    return rows_of(unit, Subject(REGISTRY), _key_family(REGISTRY.c.table_name), tables)
 
 
 @lru_cache(maxsize=256)
-def _reading(column: sa.Column[Any]) -> Family:
+def _key_family(column: sa.Column[Any]) -> Family:
     subject = Subject(column.table)
-    return Family("key", lambda keys: sa.select(*subject.shown).where(column.in_(keys)).order_by(*subject.sorting))
+    return Family("key", lambda keys: sa.select(*subject.shown).where(column.in_(keys)).order_by(*subject.sort_order))
 
 
 def _run(unit: Unit, run_id: str) -> Selection:
     if not _values(unit, _RUN_THERE, {run_id}):
         raise NotFound("workflow_run", run_id)
     tables = {table.name: table for table in output_tables(unit)}
-    outputs = [tables[name] for name in reconcile.existing(unit, sorted(tables))]
+    outputs = [tables[name] for name in reconcile.existing_tables(unit, sorted(tables))]
     columns = {column.table.name: column for column in (RUNS.c.id, *RUN_TABLES, *(one.c.run_id for one in outputs))}
-    chosen = [(one, _reading(columns[one.name]), [run_id]) for one in subjects(outputs) if one.name in columns]
+    chosen = [(one, _key_family(columns[one.name]), [run_id]) for one in subjects(outputs) if one.name in columns]
     return Selection(chosen, sorted(_values(unit, _AGENT_SESSIONS, {run_id})))
 
 
@@ -227,7 +227,7 @@ def _session(unit: Unit, session_id: str) -> Selection:
     messages = {message for order in orders for _, message in references.links(unit, order)}
     messages |= _values(unit, _POINTED[0], sessions) | _values(unit, _POINTED[1], branches.keys())
     owners = {session_id, *(branch for branch, owner in branches.items() if owner == session_id)}
-    messages |= delivered(unit, owners)
+    messages |= delivered_messages(unit, owners)
     keys: dict[sa.Column[Any], set[str]] = {
         _s.id: sessions,
         _b.id: set(branches),
@@ -242,7 +242,7 @@ def _session(unit: Unit, session_id: str) -> Selection:
         MEMBERS.c.member: owners,
         NAMESPACES.c.namespace: namespaces(unit, messages | owners),
     }
-    found_by = {column.table.name: (_reading(column), values) for column, values in keys.items()}
+    found_by = {column.table.name: (_key_family(column), values) for column, values in keys.items()}
     found_by[VECTORS.name] = (CHUNKS, messages | owners)
     others = {"sessions": sessions - {session_id}, "branches": branches.keys() - owners}
     return Selection(

@@ -97,7 +97,7 @@ def is_left_out(subject: Subject, names: Collection[str]) -> bool:
     return any(subject.table in _TABLES.get(name, ()) for name in names)
 
 
-def marking(table: sa.Table, names: Collection[str]) -> Callable[[Row], Row] | None:
+def row_marker(table: sa.Table, names: Collection[str]) -> Callable[[Row], Row] | None:
     """Return a function that replaces redacted values in a table's row by marks.
 
     None if the table has no such columns.
@@ -125,7 +125,7 @@ def _mark(column: sa.Column[Any]) -> Any:
     return _MARK if isinstance(column.type, sa.Text) else None
 
 
-def written(
+def write_bundle(
     file: BinaryIO,
     unit: Unit,
     named: tuple[str, str, str],
@@ -143,7 +143,7 @@ def written(
     with Archive(file) as archive:
         _add_rows(archive, unit, chosen, redact)
         for name, path in (
-            row_lines.found(settings, chosen.logs) if settings is not None and "logs" not in redact else ()
+            row_lines.log_files(settings, chosen.logs) if settings is not None and "logs" not in redact else ()
         ):
             archive.add_bytes(name, row_lines.content(path))
         bundle = Bundle(
@@ -166,8 +166,8 @@ def _add_rows(archive: Archive, unit: Unit, chosen: selection.Selection, redact:
     for at, (subject, reading, keys) in enumerate(chosen.rows):
         progress.tell("exporting", at, len(chosen.rows), unit="tables")
         if not is_left_out(subject, redact):
-            marked = marking(subject.table, redact)
+            marked = row_marker(subject.table, redact)
             archive.add_lines(f"rows/{subject.name}.jsonl", selection.rows_of(unit, subject, reading, keys, marked))
     used = sorted(outputs & tables_of(archive.parts).keys())
     if used:
-        archive.add_lines(f"rows/{REGISTRY.name}.jsonl", selection.registered(unit, used))
+        archive.add_lines(f"rows/{REGISTRY.name}.jsonl", selection.registry_lines(unit, used))

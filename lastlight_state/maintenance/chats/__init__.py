@@ -63,7 +63,7 @@ def _newest_turn(shown: sa.ColumnElement[Any], trigger: sa.ColumnElement[Any], *
     )
 
 
-def _known(triggers: Sequence[sa.BindParameter[Any]]) -> Any:
+def _thread_facts(triggers: Sequence[sa.BindParameter[Any]]) -> Any:
     asked = sa.values(sa.column("trigger_id", Text), name="asked").data([(sa.cast(one, Text),) for one in triggers])
     given = asked.cte("given")
     log = _newest_turn(_TURN.c.session_id, given.c.trigger_id, _TURN.c.session_id.is_not(None))
@@ -95,7 +95,7 @@ class ThreadFacts(NamedTuple):
     preview: str | None
 
 
-KNOWN = Family("trigger", _known, ThreadFacts)
+KNOWN = Family("trigger", _thread_facts, ThreadFacts)
 
 
 def known_threads(unit: Unit, triggers: Sequence[str]) -> dict[str, ThreadFacts]:
@@ -130,7 +130,7 @@ class ChatThread(Record):
     last_assistant_preview: str | None
 
     @classmethod
-    def joined(cls, turns: ThreadUsage, known: ThreadFacts) -> ChatThread:
+    def join_facts(cls, turns: ThreadUsage, known: ThreadFacts) -> ChatThread:
         """Return a thread made from its turns and the columns of `KNOWN`."""
         return cls(
             trigger_id=turns.trigger_id,
@@ -184,13 +184,13 @@ class Chats(Repository):
         A thread that gets a new turn during paging moves to the front, so that no thread appears twice.
         """
         page = self._usage.list_threads(limit=limit, page_token=page_token)
-        return Page(items=self._joined(page.items), next_page_token=page.next_page_token, damaged=page.damaged)
+        return Page(items=self._read_threads(page.items), next_page_token=page.next_page_token, damaged=page.damaged)
 
     def get(self, trigger_id: str) -> ChatThread:
         """Return the thread. Raises `NotFound`."""
-        statement, values = TURNS.of([valid.sought("trigger_id", trigger_id)])
+        statement, values = TURNS.of([valid.lookup_text("trigger_id", trigger_id)])
         turns = self._find(statement, values)
-        found = self._joined([turns]) if turns else ()
+        found = self._read_threads([turns]) if turns else ()
         if not found:
             raise NotFound(KIND, trigger_id)
         return found[0]
@@ -217,12 +217,12 @@ class Chats(Repository):
         log = self._log_of(self.get(trigger_id))
         return log.path if log else None
 
-    def _joined(self, threads: Sequence[ThreadUsage]) -> tuple[ChatThread, ...]:
+    def _read_threads(self, threads: Sequence[ThreadUsage]) -> tuple[ChatThread, ...]:
         """Return records of these threads. One more statement reads the other columns of all of them."""
         if not threads:
             return ()
         known = self._reading(lambda unit: known_threads(unit, [thread.trigger_id for thread in threads]))
-        return tuple(ChatThread.joined(one, known[one.trigger_id]) for one in threads if one.trigger_id in known)
+        return tuple(ChatThread.join_facts(one, known[one.trigger_id]) for one in threads if one.trigger_id in known)
 
     def _log_of(self, thread: ChatThread) -> SessionFile | None:
         if thread.agent_session_id is None:

@@ -20,7 +20,7 @@ from lastlight_state.db.units.scope import StoreScope, TransactionScope
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, NotFound
 from lastlight_state.maintenance.copy import contents, tables as copy_tables, transfer as targets
-from lastlight_state.maintenance.copy.contents import MOST_NAMED, forms, shown
+from lastlight_state.maintenance.copy.contents import MOST_NAMED, forms, key_text
 from lastlight_state.maintenance.copy.tables import CopiedTable, CopyPlan, CopyProgress, CopyReport, Subject, subjects
 from lastlight_state.maintenance.copy.transfer import Place, Transfer, make_tables, numbers, output_tables
 from lastlight_state.maintenance.shared import jobs
@@ -32,21 +32,21 @@ from lastlight_state.receipts import Receipt, Receipts
 Form = tuple[list[Any], bytes | str]
 
 
-def differing(source: Unit, target: Unit, subject: Subject, *, without: str) -> list[str]:
+def differing_keys(source: Unit, target: Unit, subject: Subject, *, without: str) -> list[str]:
     """Return the first keys of rows that differ, or that only one of the databases has.
 
     The row with the key ``without`` is ignored.
     """
     found: list[str] = []
-    for key in _differing(forms(source, subject), forms(target, subject)):
+    for key in _compare_forms(forms(source, subject), forms(target, subject)):
         if key != [without]:
-            found.append(shown(key))
+            found.append(key_text(key))
         if len(found) == MOST_NAMED:
             break
     return found
 
 
-def _differing(mine: Iterator[Form], theirs: Iterator[Form]) -> Iterator[list[Any]]:
+def _compare_forms(mine: Iterator[Form], theirs: Iterator[Form]) -> Iterator[list[Any]]:
     left, right = next(mine, None), next(theirs, None)
     while left is not None and right is not None:
         if left != right:
@@ -85,8 +85,8 @@ class Copy(Repository):
             backend = context.scope.backend
             if not targets.is_empty(backend):
                 targets.prepare(source.backend, backend, migrated=False)
-                context.scope.viewing(lambda unit: _refuse(source, unit))
-            return self._planned(source, context, None, leave_columns)[0]
+                context.scope.view(lambda unit: _refuse(source, unit))
+            return self._plan_copy(source, context, None, leave_columns)[0]
 
     def run(
         self,
@@ -110,7 +110,7 @@ class Copy(Repository):
         leaves out all; the report lists them. Raises the errors of `plan`, `Conflict` ``cannot_be_copied`` with the
         problems before the first write, and `Conflict` ``copies_differ``, after which the target stays unfinished.
         """
-        return self._copied(
+        return self._run_copy(
             target, schema, batch_rows, on_progress, migrate=migrate, actor=actor, leave_columns=leave_columns
         )
 
@@ -129,9 +129,9 @@ class Copy(Repository):
         `NotFound` if no copy is unfinished, and `Conflict` ``copies_differ`` if the source was changed meanwhile: then
         begin again with an empty target.
         """
-        return self._copied(target, schema, batch_rows, on_progress, resumed=True)
+        return self._run_copy(target, schema, batch_rows, on_progress, resumed=True)
 
-    def _copied(
+    def _run_copy(
         self,
         target: str | Path,
         schema: str | None,
@@ -148,20 +148,20 @@ class Copy(Repository):
         tell = _teller(on_progress)
         with self._target(target, schema, read_only=False) as context, self._source() as source:
             backend, receipts = context.scope.backend, Receipts(context)
-            unfinished = _unfinished(source, context) if resumed else None
+            unfinished = _unfinished_copy(source, context) if resumed else None
             makes = migrate and targets.is_empty(backend)
             if makes:
                 verify(source.backend)
             elif unfinished is None:
                 targets.prepare(source.backend, backend, migrated=False)
-                context.scope.viewing(lambda unit: _refuse(source, unit))
+                context.scope.view(lambda unit: _refuse(source, unit))
             leaving = leave_columns if unfinished is None else receipts.get(unfinished).policy["left_columns"]
-            plan, copied, given = self._planned(source, context, tell, leaving)
+            plan, copied, given = self._plan_copy(source, context, tell, leaving)
             _refuse_problems(plan)
             if makes:
                 targets.prepare(source.backend, backend, migrated=True)
             if unfinished is None:
-                receipt = context.scope.writing(lambda unit: _begun(source, context, unit, plan, actor))
+                receipt = context.scope.write(lambda unit: _begin_receipt(source, context, unit, plan, actor))
             else:
                 receipt = receipts.resume(unfinished, owner=jobs.owner())
             transfer = Transfer(source, context, receipt, most, given)
@@ -172,10 +172,10 @@ class Copy(Repository):
                 _compare(source, context, copied, plan, transfer.receipt.id, tell)
                 self._refuse_disturbed()
                 receipts.finish(transfer.receipt)
-            context.scope.reading(lambda unit: _analyze(unit, copied))
-            return CopyReport(receipt_id=receipt.id, **plan.shared())
+            context.scope.read(lambda unit: _analyze(unit, copied))
+            return CopyReport(receipt_id=receipt.id, **plan.shared_fields())
 
-    def _planned(
+    def _plan_copy(
         self, source: Unit, context: Context, tell: OnProgress | None, leave_columns: Collection[str] | None
     ) -> tuple[CopyPlan, list[Subject], dict[str, int | None]]:
         """Return the plan, the tables in order, and the last generated number of each table.
@@ -183,8 +183,8 @@ class Copy(Repository):
         The last number is unknown if the database role has no right to read it.
         """
         copied, problems = _copied_tables(source)
-        left = copy_tables.filled(source, [one.table for one in copied if not one.is_output])
-        problems += _unnamed(left, leave_columns)
+        left = copy_tables.filled_columns(source, [one.table for one in copied if not one.is_output])
+        problems += _column_problems(left, leave_columns)
         given = numbers(source, copied)
         target = context.scope.backend
         judge = (
@@ -205,25 +205,25 @@ class Copy(Repository):
             revision=read_state(source.backend).revision or "",
             tables=tuple(tables),
             left_columns=tuple(left),
-            left_indexes=tuple(_indexed(source)),
+            left_indexes=tuple(_indexed_namespaces(source)),
             problems=tuple(problems),
         )
         return plan, copied, given
 
     def _refuse_disturbed(self) -> None:
-        if self._backend.disturbed:
+        if self._backend.is_disturbed:
             raise Conflict("another process wrote to the source meanwhile: stop it, and resume", code="source_changed")
 
     @contextmanager
     def _target(self, target: str | Path, schema: str | None, *, read_only: bool) -> Iterator[Context]:
-        with targets.opened(target, schema, self._settings, self._clock, read_only=read_only) as context:
+        with targets.open_context(target, schema, self._settings, self._clock, read_only=read_only) as context:
             yield context
 
     @contextmanager
     def _source(self) -> Iterator[Unit]:
         """Yield a unit that reads one snapshot of this database."""
         scope = cast("StoreScope", self._scope)  # maintenance does not run in transactions of callers
-        with scope.beginning(Mode.SNAPSHOT) as checkout:
+        with scope.open_checkout(Mode.SNAPSHOT) as checkout:
             yield Unit(self._backend, checkout)
             self._backend.commit(checkout)
 
@@ -260,13 +260,13 @@ def _copied_tables(source: Unit) -> tuple[list[Subject], list[str]]:
     return subjects(table for name, table in outputs.items() if name in there), problems
 
 
-def _indexed(source: Unit) -> list[str]:
+def _indexed_namespaces(source: Unit) -> list[str]:
     """Return the namespaces of vectors that have an index of embeddings, which the target gets on request alone."""
     indexes = source.backend.vector_indexes(source.checkout)
     return sorted(one.namespace for one in indexes if one.namespace is not None and one.state != "unused")
 
 
-def _unnamed(left: Sequence[str], named: Collection[str] | None) -> list[str]:
+def _column_problems(left: Sequence[str], named: Collection[str] | None) -> list[str]:
     """Return a problem for each column that would not be copied and is not named. None permits all columns."""
     permitted = left if named is None else valid.several("leave_columns", named)
     return [
@@ -276,7 +276,7 @@ def _unnamed(left: Sequence[str], named: Collection[str] | None) -> list[str]:
     ]
 
 
-def _begun(source: Unit, context: Context, unit: Unit, plan: CopyPlan, actor: str | None) -> Receipt:
+def _begin_receipt(source: Unit, context: Context, unit: Unit, plan: CopyPlan, actor: str | None) -> Receipt:
     """Create the receipt of a copy in the target, which must still be empty.
 
     From then on nobody can open the target.
@@ -287,7 +287,7 @@ def _begun(source: Unit, context: Context, unit: Unit, plan: CopyPlan, actor: st
     return receipts.begin("copy", policy=policy, owner=jobs.owner(), actor=actor)
 
 
-def _unfinished(source: Unit, context: Context) -> str:
+def _unfinished_copy(source: Unit, context: Context) -> str:
     """Return the id of the receipt of an unfinished copy. Raises `NotFound` if there is none."""
     backend = context.scope.backend
     if not targets.is_empty(backend):
@@ -310,7 +310,7 @@ def _teller(on_progress: OnProgress | None) -> OnProgress:
 
 
 def _transfer(transfer: Transfer, context: Context, copied: list[Subject], plan: CopyPlan, tell: OnProgress) -> None:
-    context.scope.writing(lambda unit: make_tables(unit, [one.table for one in copied if one.is_output]))
+    context.scope.write(lambda unit: make_tables(unit, [one.table for one in copied if one.is_output]))
     places = transfer.places()
     for subject, table in zip(copied, plan.tables, strict=True):
         place = places.get(subject.name) or Place()
@@ -327,10 +327,10 @@ def _compare(source: Unit, context: Context, copied: list[Subject], plan: CopyPl
             found = contents.content(unit, subject, without=own).result()
             tell(CopyProgress(phase="verified", table=subject.name, rows=found.rows, total=table.rows))
             if found != table:
-                differences[subject.name] = differing(source, unit, subject, without=own)
+                differences[subject.name] = differing_keys(source, unit, subject, without=own)
         return differences
 
-    if context.scope.viewing(compare):
+    if context.scope.view(compare):
         told = "; ".join(f"{name}: {', '.join(keys[:3])}" for name, keys in differences.items())
         raise Conflict(f"the copy differs from its source: {told}", code="copies_differ", differences=differences)
 

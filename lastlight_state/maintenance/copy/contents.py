@@ -33,10 +33,10 @@ def conversion(subject: Subject, source: Backend, target: Backend) -> Callable[[
         return lambda rows: rows
     kinds = _TO_SQLITE if target.large_values_in_rows else _TO_POSTGRES
     converts = [(i, convert) for i, column in enumerate(subject.columns) if (convert := _of(column, kinds)) is not None]
-    return (lambda rows: [_converted(row, converts) for row in rows]) if converts else (lambda rows: rows)
+    return (lambda rows: [_convert_row(row, converts) for row in rows]) if converts else (lambda rows: rows)
 
 
-def _converted(row: Row, converts: Sequence[tuple[int, Convert]]) -> Row:
+def _convert_row(row: Row, converts: Sequence[tuple[int, Convert]]) -> Row:
     made = list(row)
     for i, convert in converts:
         if made[i] is not None:
@@ -138,7 +138,7 @@ def forms(unit: Unit, subject: Subject, judge: Judge | None = None) -> Iterator[
 
     For a bad row, yield a text that describes the problem.
     """
-    reading = subject.reading(unit)
+    reading = subject.compiled_select(unit)
     for batch in batches(subject.stream(unit), _ROWS):
         for row, values in zip(batch, reading.readable(batch), strict=True):
             key = subject.key(row)
@@ -146,7 +146,7 @@ def forms(unit: Unit, subject: Subject, judge: Judge | None = None) -> Iterator[
                 yield key, str(values)
                 continue
             problem = judge(subject, row) if judge is not None else None
-            yield key, f"{subject.name} {shown(key)}: {problem}" if problem else canonical(values)
+            yield key, f"{subject.name} {key_text(key)}: {problem}" if problem else canonical(values)
 
 
 def not_for_postgres(subject: Subject, row: Row) -> str | None:
@@ -167,7 +167,7 @@ def canonical(values: dict[str, Any]) -> bytes:
     return codec.canonical({name: _portable(value) for name, value in values.items()})
 
 
-def shown(key: list[Any]) -> str:
+def key_text(key: list[Any]) -> str:
     """Return a row's key as text."""
     return repr(key[0]) if len(key) == 1 else repr(tuple(key))
 

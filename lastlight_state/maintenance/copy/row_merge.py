@@ -22,11 +22,11 @@ import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
-from lastlight_state.db.rows.statements import Statement, bind, prepared
-from lastlight_state.db.rows.writes import as_list, listed, shaped
+from lastlight_state.db.rows.statements import Statement, bind, statement_of
+from lastlight_state.db.rows.writes import as_list, cache_statements, elements_table
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue
-from lastlight_state.maintenance.copy.contents import canonical, shown
+from lastlight_state.maintenance.copy.contents import canonical, key_text
 from lastlight_state.maintenance.copy.tables import Subject, is_json, subjects
 from lastlight_state.maintenance.copy.transfer import output_tables
 
@@ -46,14 +46,16 @@ def missing_rows(view: Unit, given: Given, *, keeps: bool = False) -> dict[str, 
     ``keeps``, stored rows may have any values and stay. Raises `InvalidValue` for an unknown table or column, a row
     without its key, and two different rows with one key.
     """
-    found = {subject.name: _missing(view, subject, given[subject.name], keeps) for subject in _ordered(view, given)}
+    found = {
+        subject.name: _new_rows(view, subject, given[subject.name], keeps) for subject in _ordered_subjects(view, given)
+    }
     return {name: rows for name, rows in found.items() if rows}
 
 
 def insert_missing(unit: Unit, given: Given, *, keeps: bool = False) -> Counter[str]:
     """Insert the given rows that are not stored yet, and return their number by table."""
     new = missing_rows(unit, given, keeps=keeps)
-    for subject in _ordered(unit, new):
+    for subject in _ordered_subjects(unit, new):
         _insert(unit, subject, new[subject.name])
     return Counter({name: len(rows) for name, rows in new.items()})
 
@@ -61,18 +63,18 @@ def insert_missing(unit: Unit, given: Given, *, keeps: bool = False) -> Counter[
 def check_insert(view: Unit, table: sa.Table, rows: Sequence[Row]) -> None:
     """Check these rows as `insert_missing` does, without writing them. Raises `InvalidValue` for a bad value."""
     if rows:
-        view.rehearse(*_written(Subject(table), rows))
+        view.rehearse(*_prepare_insert(Subject(table), rows))
 
 
 def stored_pairs(view: Unit, given: Given) -> Iterator[tuple[Subject, Row, Row]]:
     """Yield each given row that is stored already: its table, the given row, and the stored row."""
-    for subject in _ordered(view, given):
+    for subject in _ordered_subjects(view, given):
         by_key = _by_key(subject, given[subject.name])
-        for stored in _stored(view, subject, by_key):
+        for stored in _stored_rows(view, subject, by_key):
             yield subject, by_key[_key(subject, stored)], stored
 
 
-def differing(row: Row, stored: Row) -> list[str]:
+def differing_columns(row: Row, stored: Row) -> list[str]:
     """Return the columns in which a given row differs from the stored row."""
     return [name for name, value in row.items() if canonical({"": value}) != canonical({"": stored[name]})]
 
@@ -82,7 +84,7 @@ def digest(row: Row) -> str:
     return hashlib.sha256(_form(row)).hexdigest()
 
 
-def _ordered(unit: Unit, given: Given) -> list[Subject]:
+def _ordered_subjects(unit: Unit, given: Given) -> list[Subject]:
     """Return the tables of these rows, each after the tables that its foreign keys refer to.
 
     Output tables are looked up in the database only if one is given.
@@ -95,10 +97,10 @@ def _ordered(unit: Unit, given: Given) -> list[Subject]:
     return [subject for subject in known if subject.name in given]
 
 
-def _missing(view: Unit, subject: Subject, rows: Sequence[Row], keeps: bool) -> list[Row]:
+def _new_rows(view: Unit, subject: Subject, rows: Sequence[Row], keeps: bool) -> list[Row]:
     by_key = _by_key(subject, rows)
     left = dict(by_key)
-    for stored in _stored(view, subject, by_key):
+    for stored in _stored_rows(view, subject, by_key):
         key = _key(subject, stored)
         row = left.pop(key)
         if not keeps and _form({name: stored[name] for name in row}) != _form(row):
@@ -107,27 +109,27 @@ def _missing(view: Unit, subject: Subject, rows: Sequence[Row], keeps: bool) -> 
     return sorted(left.values(), key=lambda row: [row[name] for name in order])
 
 
-def _stored(view: Unit, subject: Subject, keys: Iterable[Key]) -> Iterator[Row]:
-    asked = [_listed(key) for key in keys]
+def _stored_rows(view: Unit, subject: Subject, keys: Iterable[Key]) -> Iterator[Row]:
+    asked = [_key_parameters(key) for key in keys]
     for at in range(0, len(asked), _TOGETHER):
-        yield from view.rows(_looked(subject.table), {"keys": as_list(asked[at : at + _TOGETHER])})
+        yield from view.rows(_lookup_statement(subject.table), {"keys": as_list(asked[at : at + _TOGETHER])})
 
 
 def _insert(unit: Unit, subject: Subject, rows: Sequence[Row]) -> None:
-    unit.insert(subject.table, *_written(subject, rows))
-    if subject.numbered is not None:  # let the database's next numbers be greater
-        given = unit.backend.given(unit.checkout, subject.name, subject.numbered)
-        unit.backend.advance(unit.checkout, subject.name, subject.numbered, given)
+    unit.insert(subject.table, *_prepare_insert(subject, rows))
+    if subject.numbered_column is not None:  # let the database's next numbers be greater
+        given = unit.backend.last_number(unit.checkout, subject.name, subject.numbered_column)
+        unit.backend.advance(unit.checkout, subject.name, subject.numbered_column, given)
 
 
-def _written(subject: Subject, rows: Sequence[Row]) -> tuple[Statement, Iterator[Row]]:
+def _prepare_insert(subject: Subject, rows: Sequence[Row]) -> tuple[Statement, Iterator[Row]]:
     """Return the INSERT of rows into a table, and the parameters of each row."""
     names = tuple(column.name for column in subject.columns if column.name in rows[0])
     texts = [column.name for column in subject.columns if is_json(column) and column.name in names]
-    return _inserted(subject.table, names), (_encoded(subject, row, texts) for row in rows)
+    return _insert_statement(subject.table, names), (_encode_row(subject, row, texts) for row in rows)
 
 
-def _encoded(subject: Subject, row: Row, texts: Iterable[str]) -> Row:
+def _encode_row(subject: Subject, row: Row, texts: Iterable[str]) -> Row:
     """Return a row's parameters, with JSON as text. None becomes NULL, or JSON's null in a column that is NOT NULL."""
     made = dict(row)
     for name in texts:
@@ -141,7 +143,7 @@ def _by_key(subject: Subject, rows: Sequence[Row]) -> dict[Key, Row]:
     for row in _sound(subject, rows):
         key = _key(subject, row)
         if _form(found.setdefault(key, row)) != _form(row):
-            raise InvalidValue(subject.name, f"two different rows of the key {shown(list(key))}")
+            raise InvalidValue(subject.name, f"two different rows of the key {key_text(list(key))}")
     return found
 
 
@@ -173,23 +175,23 @@ def _form(row: Row) -> bytes:
     return canonical(dict(row))
 
 
-def _listed(key: Key) -> dict[str, Any]:
+def _key_parameters(key: Key) -> dict[str, Any]:
     return {f"key_{i}": value for i, value in enumerate(key)}
 
 
-@shaped
-def _looked(table: sa.Table) -> Statement:
+@cache_statements
+def _lookup_statement(table: sa.Table) -> Statement:
     """Return a statement that reads the stored rows with these keys."""
-    keys = listed("keys")
-    same = [column == _given(keys, i, column) for i, column in enumerate(table.primary_key)]
-    return prepared(sa.select(*table.columns).select_from(keys.join(table, sa.and_(*same))))
+    keys = elements_table("keys")
+    same = [column == _key_value(keys, i, column) for i, column in enumerate(table.primary_key)]
+    return statement_of(sa.select(*table.columns).select_from(keys.join(table, sa.and_(*same))))
 
 
-def _given(keys: Any, place: int, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+def _key_value(keys: Any, place: int, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     found = member_of(keys.c.value, f"key_{place}")
     return sa.cast(found, column.type) if isinstance(column.type, sa.Integer) else found
 
 
-@shaped
-def _inserted(table: sa.Table, names: tuple[str, ...]) -> Statement:
-    return prepared(sa.insert(table).values({name: bind(name, table.c[name]) for name in names}))
+@cache_statements
+def _insert_statement(table: sa.Table, names: tuple[str, ...]) -> Statement:
+    return statement_of(sa.insert(table).values({name: bind(name, table.c[name]) for name in names}))

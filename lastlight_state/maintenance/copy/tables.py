@@ -12,7 +12,7 @@ from lastlight_state.conversations.tables import NAMESPACES
 from lastlight_state.db import reconcile
 from lastlight_state.db.rows.compiled import Compiled
 from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import Statement, number, prepared
+from lastlight_state.db.rows.statements import Statement, number, statement_of
 from lastlight_state.db.schema import columns, sealing
 from lastlight_state.db.schema.columns import JsonbText, in_code_points
 from lastlight_state.db.units.unit import Unit
@@ -23,12 +23,12 @@ from lastlight_state.workflows.tables import LEASES, RUNS
 # Finds columns that another program added to tables of this library. A copy or a bundle would lose their values.
 
 
-def filled(unit: Unit, tables: Iterable[sa.Table]) -> list[str]:
+def filled_columns(unit: Unit, tables: Iterable[sa.Table]) -> list[str]:
     """Return the unknown columns that have a value in at least one row, as ``table.column``, in order."""
     known = {str(table.name): set(table.columns.keys()) for table in tables}
     inspector = sa.inspect(unit.backend.connection(unit.checkout))
     found: list[str] = []
-    for name in reconcile.existing(unit, known):
+    for name in reconcile.existing_tables(unit, known):
         there = {str(column["name"]) for column in inspector.get_columns(name, unit.backend.schema)}
         found += [f"{name}.{column}" for column in sorted(there - known[name]) if _holds(unit, name, column)]
     return found
@@ -37,7 +37,7 @@ def filled(unit: Unit, tables: Iterable[sa.Table]) -> list[str]:
 def _holds(unit: Unit, table: str, column: str) -> bool:
     found: sa.ColumnClause[Any] = sa.column(column)
     some = sa.select(number(1)).select_from(sa.table(table, found)).where(found.is_not(None)).limit(number(1))
-    return unit.value(prepared(some), {}) is not None
+    return unit.value(statement_of(some), {}) is not None
 
 
 # Records of copies between databases.
@@ -69,7 +69,7 @@ class _Tables(Record):
     left_columns: tuple[str, ...] = ()
     left_indexes: tuple[str, ...] = ()
 
-    def shared(self) -> dict[str, Any]:
+    def shared_fields(self) -> dict[str, Any]:
         """Return the fields that a plan and its report have in common, by name."""
         return {name: getattr(self, name) for name in _Tables.model_fields}
 
@@ -150,15 +150,15 @@ class Subject:
         return self.name not in METADATA.tables
 
     @property
-    def numbered(self) -> str | None:
+    def numbered_column(self) -> str | None:
         """Return the column whose numbers the database generates, or None if there is none."""
         column = self.table.autoincrement_column
         return None if column is None else column.name
 
     @property
-    def sorting(self) -> tuple[Any, ...]:
+    def sort_order(self) -> tuple[Any, ...]:
         """Return the ORDER BY: by key, but a row comes after the rows of the same table that it refers to."""
-        return tuple(map(_sorted, self.order))
+        return tuple(map(_sort_expression, self.order))
 
     def key(self, row: Row) -> list[Any]:
         """Return the values by which a row is sorted."""
@@ -166,30 +166,30 @@ class Subject:
 
     def stream(self, unit: Unit, after: Sequence[Any] | None = None) -> Iterator[Row]:
         """Yield all rows, or the rows after a key, in key order."""
-        compiled = self.reading(unit, after is not None)
+        compiled = self.compiled_select(unit, after is not None)
         values = {} if after is None else {f"after_{i}": value for i, value in enumerate(after)}
-        shown = self._shown(unit.backend.large_values_in_rows)
+        shown = self._shown_columns(unit.backend.large_values_in_rows)
         return unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), shown)
 
-    def reading(self, unit: Unit, resumed: bool = False) -> Compiled:
+    def compiled_select(self, unit: Unit, resumed: bool = False) -> Compiled:
         """Return the compiled statement for this database, which also converts rows to Python values."""
-        return (self._rest if resumed else self._all).on(unit.backend)
+        return (self._rest if resumed else self._all_rows).on(unit.backend)
 
     @cached_property
-    def _all(self) -> Statement:
+    def _all_rows(self) -> Statement:
         return Statement(self._select(texts=True), self._select(texts=False))
 
     @cached_property
     def _rest(self) -> Statement:
         after = [sa.bindparam(f"after_{i}", type_=column.type) for i, column in enumerate(self.order)]
-        beyond = sa.tuple_(*self.sorting) > sa.tuple_(*after)
+        beyond = sa.tuple_(*self.sort_order) > sa.tuple_(*after)
         return Statement(self._select(texts=True).where(beyond), self._select(texts=False).where(beyond))
 
     def _select(self, *, texts: bool) -> sa.Select[Any]:
         """Return the SELECT. With ``texts``, JSON is selected as text, for a database that has a JSON type."""
-        return sa.select(*self._shown(not texts)).order_by(*self.sorting)
+        return sa.select(*self._shown_columns(not texts)).order_by(*self.sort_order)
 
-    def _shown(self, as_stored: bool) -> list[Any]:
+    def _shown_columns(self, as_stored: bool) -> list[Any]:
         return [_cell_of(column) if as_stored or not is_json(column) else _text_of(column) for column in self.shown]
 
 
@@ -238,6 +238,6 @@ def _text_of(column: Any) -> Any:
     return sa.type_coerce(sa.cast(column, sa.Text), JsonbText()).label(column.name)
 
 
-def _sorted(column: sa.Column[Any]) -> Any:
+def _sort_expression(column: sa.Column[Any]) -> Any:
     """Return the expression to sort by: texts by code points, so that every database and collation sorts equally."""
     return in_code_points(column) if isinstance(column.type, sa.Text) else column

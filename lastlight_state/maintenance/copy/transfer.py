@@ -17,10 +17,10 @@ from lastlight_state.clock import Clock
 from lastlight_state.db import reconcile
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Context
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import bind, statement_of
 from lastlight_state.db.rows.writes import upsert
 from lastlight_state.db.schema.base import table_of
-from lastlight_state.db.units.permits import permitted
+from lastlight_state.db.units.permits import permit_deletion
 from lastlight_state.db.units.scope import StoreScope
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, SchemaMismatch
@@ -41,7 +41,7 @@ UNFINISHED: tuple[State, ...] = ("running", "interrupted")
 
 
 @contextmanager
-def opened(
+def open_context(
     url: str | Path, schema: str | None, settings: Settings, clock: Clock, *, read_only: bool
 ) -> Iterator[Context]:
     """Open a context for the database of a URL, even if its schema is outdated or missing."""
@@ -95,9 +95,9 @@ def refuse_unlike(source: Backend, target: Backend) -> None:
 
 def refuse_filled(unit: Unit, subjects: Sequence[Subject]) -> None:
     """Raise `Conflict` for a target that has rows, naming every table with rows."""
-    names = {*METADATA.tables} | set(reconcile.existing(unit, [subject.name for subject in subjects]))
+    names = {*METADATA.tables} | set(reconcile.existing_tables(unit, [subject.name for subject in subjects]))
     tables = [subject for subject in subjects if subject.name in names]
-    counts = {subject.name: unit.value(prepared(_count(subject.table))) for subject in tables}
+    counts = {subject.name: unit.value(statement_of(_count(subject.table))) for subject in tables}
     filled = {name: count for name, count in counts.items() if count != SEEDED.get(name, 0)}
     if filled:
         told = ", ".join(f"{name} ({count} rows)" for name, count in sorted(filled.items()))
@@ -128,8 +128,10 @@ _PROGRESS = table_of(CopyProgressModel)
 _CHANGING = ("rows", "done", "last_key")
 _KEY_BYTES = 64 * 1024
 
-_REACHED = prepared(sa.select(_PROGRESS).where(_PROGRESS.c.receipt_id == bind("receipt_id", _PROGRESS.c.receipt_id)))
-_REACH = prepared(
+_REACHED = statement_of(
+    sa.select(_PROGRESS).where(_PROGRESS.c.receipt_id == bind("receipt_id", _PROGRESS.c.receipt_id))
+)
+_REACH = statement_of(
     upsert(
         _PROGRESS,
         ("receipt_id", "table_name", *_CHANGING),
@@ -156,7 +158,7 @@ class Transfer:
     ) -> None:
         self._source = source
         self._given = given
-        self._write = target.scope.writing
+        self._write = target.scope.write
         self._now = target.clock.now
         self._location = target.scope.backend.location
         self._most = most
@@ -182,11 +184,11 @@ class Transfer:
     def _put(self, subject: Subject, rows: Sequence[Row], place: Place) -> None:
         def work(unit: Unit) -> Receipt:
             convert = conversion(subject, self._source.backend, unit.backend)
-            with permitted(unit, self.receipt.id):  # permits words that this version does not know
+            with permit_deletion(unit, self.receipt.id):  # permits words that this version does not know
                 unit.backend.load(unit.checkout, subject.name, subject.names, convert(rows))
-            if place.done and subject.numbered is not None:
-                unit.backend.advance(unit.checkout, subject.name, subject.numbered, self._given[subject.name])
-            unit.row(_REACH, {"receipt_id": self.receipt.id, "table_name": subject.name, **_stored(place)})
+            if place.done and subject.numbered_column is not None:
+                unit.backend.advance(unit.checkout, subject.name, subject.numbered_column, self._given[subject.name])
+            unit.row(_REACH, {"receipt_id": self.receipt.id, "table_name": subject.name, **_place_values(place)})
             counts = {**self.receipt.counts, subject.name: place.rows}
             return steps.step(unit, self.receipt, counts=counts, cursor=None, at=self._now())
 
@@ -196,7 +198,7 @@ class Transfer:
             raise BackendUnavailable(f"the target {self._location}: {error}", **error.details) from error
 
     def _keys(self, subject: Subject) -> list[list[Any]]:
-        statement = prepared(sa.select(*subject.order))
+        statement = statement_of(sa.select(*subject.order))
         return self._write(lambda unit: [list(row.values()) for row in unit.rows(statement)])
 
 
@@ -205,8 +207,8 @@ def numbers(source: Unit, subjects: Iterable[Subject]) -> dict[str, int | None]:
 
     It is never used again.
     """
-    found = [(subject.name, subject.numbered) for subject in subjects if subject.numbered is not None]
-    return {name: source.backend.given(source.checkout, name, column) for name, column in found}
+    found = [(subject.name, subject.numbered_column) for subject in subjects if subject.numbered_column is not None]
+    return {name: source.backend.last_number(source.checkout, name, column) for name, column in found}
 
 
 def output_tables(unit: Unit) -> list[sa.Table]:
@@ -220,10 +222,10 @@ def make_tables(unit: Unit, tables: Sequence[sa.Table]) -> None:
     there = reconcile.present(unit, [table.name for table in tables])
     for table in tables:
         for statement in reconcile.additions(table, there.get(table.name), unit.backend):
-            unit.plain(statement)
+            unit.control(statement)
 
 
-def _stored(place: Place) -> dict[str, Any]:
+def _place_values(place: Place) -> dict[str, Any]:
     # A key may be a person's name. It is needed only until the table is done.
     key = None if place.after is None or place.done else codec.encode("last_key", place.after, max_bytes=_KEY_BYTES)
     return {"rows": place.rows, "done": place.done, "last_key": key}

@@ -10,7 +10,15 @@ from lastlight_state import progress
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
 from lastlight_state.maintenance.doctor import contents, files, logs, rows, server
-from lastlight_state.maintenance.doctor.check import Check, CheckContext, Finding, Report, SkippedCheck, Snapshot, found
+from lastlight_state.maintenance.doctor.check import (
+    Check,
+    CheckContext,
+    Finding,
+    Report,
+    SkippedCheck,
+    Snapshot,
+    make_finding,
+)
 
 #: Every check by its id, in the order in which they run.
 CHECKS = {
@@ -53,7 +61,7 @@ class Doctor(Repository):
         read. A check that raises is listed as skipped with the reason, and the other checks still run. After
         ``time_limit`` seconds the remaining checks are skipped. Works on a database in any state, and without one.
         """
-        asked = _asked(only, skip)
+        asked = _asked_checks(only, skip)
         valid.flag("deep", deep)
         limit = None if time_limit is None else valid.seconds("time_limit", time_limit)
         look = CheckContext(self._backend, self._settings, self._now(), deep)
@@ -86,7 +94,7 @@ class Doctor(Repository):
                 findings += self._viewing(lambda unit: list(work(look, Snapshot(unit))))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other checks go on
             if getattr(error, "reason", None) == "not_a_database":  # a damaged page gives this reason, too
-                findings.append(found(check.id, "error", "database", str(error), [type(error).__name__]))
+                findings.append(make_finding(check.id, "error", "database", str(error), [type(error).__name__]))
             return f"{type(error).__name__}: {error}"
         return None
 
@@ -103,7 +111,7 @@ def _with_whole_remedy(finding: Finding, look: CheckContext) -> Finding:
     return finding.model_copy(update={"remedy": look.backend.command(*words)})
 
 
-def _asked(only: Sequence[str] | None, skip: Sequence[str]) -> list[Check]:
+def _asked_checks(only: Sequence[str] | None, skip: Sequence[str]) -> list[Check]:
     wanted = list(CHECKS) if only is None else [valid.word("only", one, CHECKS) for one in valid.several("only", only)]
     left_out = {valid.word("skip", one, CHECKS) for one in valid.several("skip", skip)}
     return [CHECKS[name] for name in sorted(set(wanted)) if name not in left_out]
@@ -115,7 +123,7 @@ def _reachable(look: CheckContext, findings: list[Finding]) -> bool:
     try:
         findings += looked(look) if looked is not None else ()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what stands in the way
-        findings.append(found(server.REACH, "error", look.backend.location, str(error), [type(error).__name__]))
+        findings.append(make_finding(server.REACH, "error", look.backend.location, str(error), [type(error).__name__]))
     return not findings
 
 

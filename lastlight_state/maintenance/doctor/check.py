@@ -15,7 +15,7 @@ from lastlight_state.backends.facts import Measures
 from lastlight_state.db import reconcile
 from lastlight_state.db.lists.pages import pages_of
 from lastlight_state.db.rows.records import Page, Record
-from lastlight_state.db.rows.statements import number, prepared
+from lastlight_state.db.rows.statements import number, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.settings import Settings
@@ -84,7 +84,7 @@ class Snapshot:
     @cached_property
     def tables(self) -> frozenset[str]:
         """Return the names of this library's existing tables."""
-        return frozenset(reconcile.existing(self.unit, METADATA.tables))
+        return frozenset(reconcile.existing_tables(self.unit, METADATA.tables))
 
     @cached_property
     def measures(self) -> Measures:
@@ -120,10 +120,12 @@ class Fault:
         """Yield one finding if the table has such rows. A missing table has none."""
         if self.table.name not in snapshot.tables:
             return
-        statement = prepared(self.find.limit(number(MOST)))
+        statement = statement_of(self.find.limit(number(MOST)))
         rows = snapshot.unit.rows(statement, {"now": look.now})
         if rows:
-            yield found(self.check, self.severity, str(self.table.name), self.message, map(named, rows), self.remedy)
+            yield make_finding(
+                self.check, self.severity, str(self.table.name), self.message, map(row_text, rows), self.remedy
+            )
 
 
 def of_faults(
@@ -138,7 +140,7 @@ def of_faults(
     return Check(check, rows=look_for_all)
 
 
-def found(
+def make_finding(
     check: str, severity: str, subject: str, message: str, samples: Iterable[str], remedy: str | None = None
 ) -> Finding:
     """Return a finding with these samples. At least one sample is required."""
@@ -160,6 +162,6 @@ def every(page_of: Callable[..., Page[RecordT]]) -> Iterator[RecordT]:
         yield from page.items
 
 
-def named(row: Mapping[str, object]) -> str:
+def row_text(row: Mapping[str, object]) -> str:
     """Return the values of a row as one text that identifies the row in a finding."""
     return " ".join(str(value)[:80] for value in row.values())

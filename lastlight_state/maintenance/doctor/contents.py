@@ -16,14 +16,23 @@ from lastlight_state.conversations.tables import (
     NAMESPACES,
     VECTORS,
 )
-from lastlight_state.db.rows.statements import Row, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import Row, bind, constant, number, statement_of
 from lastlight_state.db.schema.columns import form_of
-from lastlight_state.db.schema.declarations import facts_of, shaped, vocabularies
+from lastlight_state.db.schema.declarations import facts_of, shaped_columns, vocabularies
 from lastlight_state.errors import SealedValue
-from lastlight_state.maintenance.doctor.check import MOST, Check, CheckContext, Fault, Finding, Snapshot, found, named
-from lastlight_state.maintenance.upkeep.reencrypt import unopened
+from lastlight_state.maintenance.doctor.check import (
+    MOST,
+    Check,
+    CheckContext,
+    Fault,
+    Finding,
+    Snapshot,
+    make_finding,
+    row_text,
+)
+from lastlight_state.maintenance.upkeep.reencrypt import unopened_values
 from lastlight_state.migrations.metadata import METADATA
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 from lastlight_state.workflows.tables import RUNS
 
 WORDS, BYTES = "DOC-13", "DOC-14"
@@ -63,7 +72,7 @@ def _words(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
         yield from fault.look(look, snapshot)
     for fault in _EARLY:
         yield from fault.look(ahead, snapshot)
-    yield from _malformed(look, snapshot, WORDS, _COMPARED)
+    yield from _find_malformed_values(look, snapshot, WORDS, _COMPARED)
     yield from _clocks(snapshot)
 
 
@@ -76,30 +85,32 @@ def _clocks(snapshot: Snapshot) -> Iterator[Finding]:
     difference = abs(SYSTEM_CLOCK.now() - server) if server is not None else timedelta(0)
     if difference > _APART:
         message = f"the clocks of this machine and of the server differ by {difference.total_seconds():.0f} s"
-        yield found(WORDS, "warning", "clock", message, ["clock"])
+        yield make_finding(WORDS, "warning", "clock", message, ["clock"])
 
 
 def _contents(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    yield from _malformed(look, snapshot, BYTES, _READ)
+    yield from _find_malformed_values(look, snapshot, BYTES, _READ)
     for fault in (*_SHAPES, *_EMBEDDINGS):
         yield from fault.look(look, snapshot)
-    yield from _unopened(snapshot)
+    yield from _find_unopened_values(snapshot)
 
 
-def _unopened(snapshot: Snapshot) -> Iterator[Finding]:
+def _find_unopened_values(snapshot: Snapshot) -> Iterator[Finding]:
     """Find values that the store's codec cannot decrypt. Without a codec, a store does not recognise such values."""
     opened = snapshot.unit.backend.sealing
     errors: dict[tuple[str, str], list[str]] = {}
-    for table, error in () if opened is None else unopened(snapshot.unit, opened, _TOGETHER):
+    for table, error in () if opened is None else unopened_values(snapshot.unit, opened, _TOGETHER):
         if isinstance(error, SealedValue):
             keys = errors.setdefault((table.name, error.key_id), [])
             keys += [str(error.key)] * (len(keys) < MOST)
     for (name, key_id), keys in errors.items():
-        what = f"values under the key {shown(key_id)} cannot be opened" if key_id else "values stand in plain"
-        yield found(BYTES, "error", name, what, keys)
+        what = f"values under the key {repr_of(key_id)} cannot be opened" if key_id else "values stand in plain"
+        yield make_finding(BYTES, "error", name, what, keys)
 
 
-def _malformed(look: CheckContext, snapshot: Snapshot, check: str, forms: Collection[Form]) -> Iterator[Finding]:
+def _find_malformed_values(
+    look: CheckContext, snapshot: Snapshot, check: str, forms: Collection[Form]
+) -> Iterator[Finding]:
     """Find values that do not have the form of their column: in the newest rows, or in a deep examination in all rows.
 
     Skipped if the database itself enforces the form.
@@ -116,7 +127,7 @@ def _malformed(look: CheckContext, snapshot: Snapshot, check: str, forms: Collec
             keys = _keys(snapshot, rows, table, wrong, MOST)
             if keys:
                 message = f"{column.name} holds values that are no {form_of(column)} of ours"
-                yield found(check, "error", str(table.name), message, map(named, keys))
+                yield make_finding(check, "error", str(table.name), message, map(row_text, keys))
 
 
 def _rows(snapshot: Snapshot, table: sa.Table, formed: Sequence[sa.Column[Any]], *, deep: bool) -> sa.Subquery:
@@ -129,7 +140,7 @@ def _rows(snapshot: Snapshot, table: sa.Table, formed: Sequence[sa.Column[Any]],
 
 def _odd(snapshot: Snapshot, column: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
     form = form_of(column)
-    wrong = None if form is None else snapshot.unit.backend.malformed(column, form)
+    wrong = None if form is None else snapshot.unit.backend.malformed_condition(column, form)
     return sa.false() if wrong is None else wrong
 
 
@@ -137,7 +148,7 @@ def _keys(
     snapshot: Snapshot, rows: sa.Subquery, table: sa.Table, wrong: sa.ColumnElement[bool], most: int
 ) -> list[Row]:
     keys = [rows.c[column.name] for column in table.primary_key.columns]
-    return snapshot.unit.rows(prepared(sa.select(*keys).where(wrong).limit(number(most))))
+    return snapshot.unit.rows(statement_of(sa.select(*keys).where(wrong).limit(number(most))))
 
 
 def _wrong(table: sa.Table, wrong: sa.ColumnElement[bool]) -> Fault:
@@ -153,7 +164,7 @@ def _misshapen(column: sa.Column[Any], shape: type) -> Fault:
 
 
 #: Readers refuse values of another shape, just as invalid JSON.
-_SHAPES = [_misshapen(*one) for one in shaped(METADATA.sorted_tables)]
+_SHAPES = [_misshapen(*one) for one in shaped_columns(METADATA.sorted_tables)]
 _EMBEDDINGS = (
     _wrong(TALK, sa.func.length(TALK.c.embedding) % number(4) != number(0)),
     _wrong(TALK, sa.func.length(TALK.c.embedding) == number(0)),

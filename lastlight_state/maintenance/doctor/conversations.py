@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from lastlight_state.conversations.arguments import Limits
 from lastlight_state.conversations.shared.references import OWNING, REFERRING
 from lastlight_state.conversations.shared.statuses import last_sign
-from lastlight_state.conversations.state import derived
+from lastlight_state.conversations.state import derive_state
 from lastlight_state.conversations.tables import (
     BRANCHES,
     CHANGES,
@@ -22,8 +22,8 @@ from lastlight_state.conversations.tables import (
     SESSIONS,
     TRANSITIONS,
 )
-from lastlight_state.db.rows.statements import bind, constant, number, prepared
-from lastlight_state.maintenance.doctor.check import MOST, CheckContext, Fault, Finding, Snapshot, found
+from lastlight_state.db.rows.statements import bind, constant, number, statement_of
+from lastlight_state.maintenance.doctor.check import MOST, CheckContext, Fault, Finding, Snapshot, make_finding
 from lastlight_state.maintenance.prune.sweeps.orphans import LEAST_DAYS
 from lastlight_state.workflows.tables import RUNS
 
@@ -43,7 +43,7 @@ def _nowhere(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
     return sa.not_(sa.exists(sa.select(number(1)).where(*conditions)))
 
 
-def _unowned(table: sa.Table, message: str, referring: Iterable[sa.Column[Any]]) -> Fault:
+def _orphan_fault(table: sa.Table, message: str, referring: Iterable[sa.Column[Any]]) -> Fault:
     old = table.c.created_at < bind("now", table.c.created_at)
     find = sa.select(table.c.id).where(old, *(_nowhere(column == table.c.id) for column in referring))
     return Fault(
@@ -52,8 +52,8 @@ def _unowned(table: sa.Table, message: str, referring: Iterable[sa.Column[Any]])
 
 
 _UNOWNED = (
-    _unowned(MESSAGES, "no order, session, branch or inbox has them", REFERRING),
-    _unowned(PROGRESSIONS, "no session or branch has them", OWNING),
+    _orphan_fault(MESSAGES, "no order, session, branch or inbox has them", REFERRING),
+    _orphan_fault(PROGRESSIONS, "no session or branch has them", OWNING),
 )
 
 
@@ -145,7 +145,7 @@ class RunningSession(NamedTuple):
 
 
 _size = sa.select(_p.next_ord - _p.start_ord).where(_p.id == _s.progression_id).scalar_subquery()
-_RUNNING = prepared(
+_RUNNING = statement_of(
     sa.select(
         *(_s[name] for name in "id status invocation_kind artifacts_path".split()),
         *(_s[name] for name in "created_at started_at last_message_at heartbeat_at".split()),
@@ -173,18 +173,18 @@ STUCKS = (
 
 def silent(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     """Yield findings for running sessions that have shown no sign of life within the default limits."""
-    rows = snapshot.unit.sound(_RUNNING)[0] if SESSIONS.name in snapshot.tables else []
+    rows = snapshot.unit.readable_rows(_RUNNING)[0] if SESSIONS.name in snapshot.tables else []
     facts = {row.id: {**row._asdict(), "artifact_contract": None} for row in rows}
-    health = {key: derived(given, look.now, Limits())["health"] for key, given in facts.items()}
+    health = {key: derive_state(given, look.now, Limits())["health"] for key, given in facts.items()}
     signs = {row.id: last_sign(row.created_at, row.started_at, row.last_message_at, row.heartbeat_at) for row in rows}
     for state, may_end in _SILENT.items():
         samples = [session_id for session_id, found_state in health.items() if found_state == state]
         if samples:
-            remedy = _reaping(look.now - max(signs[one] for one in samples)) if may_end else None
-            yield found(STUCK, "warning", str(SESSIONS.name), f"running, and {state}", samples, remedy)
+            remedy = _reap_command(look.now - max(signs[one] for one in samples)) if may_end else None
+            yield make_finding(STUCK, "warning", str(SESSIONS.name), f"running, and {state}", samples, remedy)
 
 
-def _reaping(silence: timedelta) -> str:
+def _reap_command(silence: timedelta) -> str:
     """Return the command that ends sessions that have shown no sign of life for this long."""
     if silence > _REAPED:
         return "lastlight-state reap"

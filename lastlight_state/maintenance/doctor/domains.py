@@ -10,14 +10,23 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from lastlight_state.checkpoints.models import VALUES
-from lastlight_state.db.rows.statements import bind, constant, number, prepared
+from lastlight_state.db.rows.statements import bind, constant, number, statement_of
 from lastlight_state.errors import StateError
 from lastlight_state.files.agent_log.paths import is_safe_id
 from lastlight_state.files.mailbox import Mailboxes, MailboxInfo
 from lastlight_state.files.mailbox.arguments import DEFAULT_POLICY
 from lastlight_state.files.mailbox.folder import INBOUND_DB
 from lastlight_state.files.mailbox.shared.files import deadline
-from lastlight_state.maintenance.doctor.check import MOST, CheckContext, Fault, Finding, Snapshot, every, found, named
+from lastlight_state.maintenance.doctor.check import (
+    MOST,
+    CheckContext,
+    Fault,
+    Finding,
+    Snapshot,
+    every,
+    make_finding,
+    row_text,
+)
 from lastlight_state.messaging.models import MESSAGES, SESSIONS, is_active
 from lastlight_state.schedules.crons.statements import IS_ON
 from lastlight_state.schedules.fires.health import health
@@ -35,7 +44,7 @@ def numbers(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
     """Find mailboxes that violate the rules for message numbers and series, or that cannot be read."""
     wrong: list[str] = []
     unreadable: list[str] = []
-    mailboxes = _opened(look)
+    mailboxes = _open_mailboxes(look)
     for info in _looked_at(mailboxes, look):
         name = f"{info.group}/{info.session}"
         try:
@@ -46,15 +55,15 @@ def numbers(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
         else:
             wrong += [f"{name} {one.file} {one.message_id}: {one.problem}" for one in told]
     if unreadable:
-        yield found(SEQUENCE, "error", "mailboxes", "mailboxes cannot be read", unreadable)
+        yield make_finding(SEQUENCE, "error", "mailboxes", "mailboxes cannot be read", unreadable)
     if wrong:
-        yield found(SEQUENCE, "error", "mailboxes", "messages break the rules of their mailbox", wrong)
+        yield make_finding(SEQUENCE, "error", "mailboxes", "messages break the rules of their mailbox", wrong)
 
 
 def claims(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
     """Find messages that an agent claimed long ago and whose agent has shown no sign of life since."""
     stuck: list[str] = []
-    mailboxes, before = _opened(look), look.now - DEFAULT_POLICY.silent_after
+    mailboxes, before = _open_mailboxes(look), look.now - DEFAULT_POLICY.silent_after
     for info in _looked_at(mailboxes, look):
         if info.heartbeat_at is None or info.heartbeat_at < before:
             with suppress(StateError), deadline(look.settings):  # `numbers` reports unreadable mailboxes
@@ -63,19 +72,19 @@ def claims(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
                 stuck += [f"{info.group}/{info.session} {message_id}" for message_id in old]
     if stuck:
         message = "taken by an agent that gives no sign of life: the host's `sweep` gives them back"
-        yield found(MAILBOX_STUCK, "warning", "mailboxes", message, stuck)
+        yield make_finding(MAILBOX_STUCK, "warning", "mailboxes", message, stuck)
 
 
-def _opened(look: CheckContext) -> Mailboxes:
+def _open_mailboxes(look: CheckContext) -> Mailboxes:
     return Mailboxes(look.settings.mailboxes, settings=look.settings.model_copy(update={"read_only": True}))
 
 
 def _looked_at(mailboxes: Mailboxes, look: CheckContext) -> list[MailboxInfo]:
     infos = list(every(mailboxes.list))
-    return infos if look.deep else heapq.nlargest(NEWEST, infos, key=_written)
+    return infos if look.deep else heapq.nlargest(NEWEST, infos, key=_write_time)
 
 
-def _written(info: MailboxInfo) -> float:
+def _write_time(info: MailboxInfo) -> float:
     with suppress(OSError):  # vanished meanwhile
         return (info.path / INBOUND_DB).lstat().st_mtime
     return 0.0
@@ -91,14 +100,14 @@ _c, _base = VALUES.c, VALUES.alias("base")
 _behind = _c.number - _c.anchor
 
 
-def _missing(at: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+def _has_no_base(at: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
     line = (_base.c[name] == _c[name] for name in ("thread_id", "namespace", "channel"))
     there = sa.select(number(1)).where(*line, _base.c.number == at, _base.c.encoding != constant("same"))
     return sa.not_(sa.exists(there))
 
 
 def _fault(encoding: str, at: sa.ColumnElement[int], message: str) -> Fault:
-    find = sa.select(*VALUES.primary_key).where(_c.encoding == constant(encoding), _missing(at))
+    find = sa.select(*VALUES.primary_key).where(_c.encoding == constant(encoding), _has_no_base(at))
     return Fault(_SEQUENCE, "error", VALUES, message, find)
 
 
@@ -167,7 +176,7 @@ _IDLING = Fault(
         is_active(), _chat_sessions.last_activity_at < bind("now", _chat_sessions.last_activity_at)
     ),
 )
-_NAMING = prepared(
+_NAMING = statement_of(
     sa.select(_chat_sessions.id, _chat_sessions.agent_session_id)
     .where(_chat_sessions.agent_session_id.is_not(None))
     .order_by(_chat_sessions.last_activity_at.desc(), _chat_sessions.id.desc())
@@ -183,9 +192,9 @@ def idle(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 def unsafe_names(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a finding for agent session ids that cannot be file names of logs."""
     rows = snapshot.unit.rows(_NAMING) if SESSIONS.name in snapshot.tables else []
-    unsafe = [named(row) for row in rows if not is_safe_id(row["agent_session_id"])]
+    unsafe = [row_text(row) for row in rows if not is_safe_id(row["agent_session_id"])]
     if unsafe:
-        yield found(LOGS, "warning", str(SESSIONS.name), "agent_session_id cannot be the name of a log", unsafe)
+        yield make_finding(LOGS, "warning", str(SESSIONS.name), "agent_session_id cannot be the name of a log", unsafe)
 
 
 ORPHANS, STUCK = "DOC-08", "DOC-15"
@@ -239,7 +248,7 @@ _OVERDUE = Fault(
     .select_from(WITH_OVERRIDE)
     .where(IS_ON, bind("now", SCHEDULES.c.next_run_at) > NEXT_RUN_AT),
 )
-_NAMES = prepared(
+_NAMES = statement_of(
     sa.select(SCHEDULES.c.name)
     .select_from(WITH_OVERRIDE)
     .where(IS_ON, SCHEDULES.c.error_json.is_not(None))
@@ -248,7 +257,7 @@ _NAMES = prepared(
 )
 
 
-def stuck(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
+def find_stuck_crons(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     """Find crons that are long overdue, and crons that fail repeatedly."""
     if not {SCHEDULES.name, OVERRIDES.name, FIRES.name} <= snapshot.tables:
         return
@@ -259,4 +268,6 @@ def stuck(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
         told = health(snapshot.unit, names[at : at + _PIECE])
         failing += [name for name, one in told.items() if one.failure_streak >= _STREAK]
     if failing:
-        yield found(STUCK, "warning", str(SCHEDULES.name), f"the last {_STREAK} fires or more have failed", failing)
+        yield make_finding(
+            STUCK, "warning", str(SCHEDULES.name), f"the last {_STREAK} fires or more have failed", failing
+        )

@@ -16,7 +16,7 @@ from lastlight_state.files.agent_log import AgentLog
 from lastlight_state.files.run_log import Report, RunLog
 from lastlight_state.files.run_log.checks.findings import severity_of
 from lastlight_state.files.run_log.reading import DamageReason
-from lastlight_state.maintenance.doctor.check import Check, CheckContext, Finding, every, found
+from lastlight_state.maintenance.doctor.check import Check, CheckContext, Finding, every, make_finding
 from lastlight_state.maintenance.upkeep.repair import scans_below
 from lastlight_state.special_files import open_binary
 
@@ -35,17 +35,17 @@ def run_logs(look: CheckContext) -> Iterator[Finding]:
     crashed: list[str] = []
     for entry in every(log.runs.list):
         with suppress(StateError):  # vanished, or unreadable: reported with the line files
-            codes = _broken(log.checks.validate(entry.run_id))
+            codes = _broken_rules(log.checks.validate(entry.run_id))
             if codes:
                 broken.append(f"{log.root / entry.path}: {', '.join(codes)}")
             if entry.state == "crashed":
                 crashed.append(str(log.root / entry.path))
     if broken:
         message = "logs of runs break the rules of their format: `run_log.checks.validate` says where"
-        yield found(DEEP_LOG_LINES, "warning", "run logs", message, broken)
+        yield make_finding(DEEP_LOG_LINES, "warning", "run logs", message, broken)
     if crashed:
         message = "logs of runs have no run.end, and nobody writes them: `run_log.runs.reopen` continues one"
-        yield found(DEEP_LOG_LINES, "info", "run logs", message, crashed)
+        yield make_finding(DEEP_LOG_LINES, "info", "run logs", message, crashed)
 
 
 def tool_results(look: CheckContext) -> Iterator[Finding]:
@@ -58,15 +58,15 @@ def tool_results(look: CheckContext) -> Iterator[Finding]:
             wrong["missing"] += [f"{file.path} {digest}" for digest in checked.missing_raw]
             wrong["unreferenced"] += [f"{file.path} {digest}" for digest in checked.unreferenced_raw]
     if wrong["missing"]:
-        yield found(
+        yield make_finding(
             DEEP_LOG_LINES, "warning", "raw", "whole tool results are not there to which a log refers", wrong["missing"]
         )
     if wrong["unreferenced"]:
         message = "no line refers to these whole tool results: their writer died, or is about to write it"
-        yield found(DEEP_LOG_LINES, "info", "raw", message, wrong["unreferenced"])
+        yield make_finding(DEEP_LOG_LINES, "info", "raw", message, wrong["unreferenced"])
 
 
-def _broken(report: Report) -> list[str]:
+def _broken_rules(report: Report) -> list[str]:
     """Return the rules that the log violates, each with its number of violations."""
     broken = (code for code in sorted(report.counts) if severity_of(code) == "error" or code == "event_seq_gap")
     return [f"{code} {report.counts[code]}" for code in broken if code not in _TOLD]
@@ -95,19 +95,19 @@ def _place(look: CheckContext) -> Iterator[Finding]:
     if place is None:
         return
     if place.left:
-        yield found(SPACE, "warning", "database", _LEFT, map(str, place.left), _OPENED)
+        yield make_finding(SPACE, "warning", "database", _LEFT, map(str, place.left), _OPENED)
     logs = [str(path) for path in place.unfit if path.name.endswith("-wal") and path.stat().st_size]
     if logs:
-        yield found(SPACE, "error", "database", _FOREIGN_LOG, logs)
+        yield make_finding(SPACE, "error", "database", _FOREIGN_LOG, logs)
     elif place.unfit:
         message = "side files of a write-ahead log lie beside a file that has none; they are empty of rows"
-        yield found(SPACE, "info", "database", message, map(str, place.unfit))
+        yield make_finding(SPACE, "info", "database", message, map(str, place.unfit))
     if place.is_remote and place.in_wal_mode:
         message = (
             f"the file has a write-ahead log and lies on {place.file_system}, where machines do not see each other's"
             " index of it: let one machine use it alone, or bring it into rollback mode"
         )
-        yield found(SPACE, "warning", "database", message, [str(look.backend.files[0])], _OPENED)
+        yield make_finding(SPACE, "warning", "database", message, [str(look.backend.files[0])], _OPENED)
 
 
 def _room(look: CheckContext) -> Iterator[Finding]:
@@ -118,18 +118,18 @@ def _room(look: CheckContext) -> Iterator[Finding]:
     free = shutil.disk_usage(there[0]).free
     if free < size:
         message = f"{free} bytes are free, less than the {size} of the database and its log"
-        yield found(SPACE, "warning", str(there[0].parent), message, [str(there[0])])
+        yield make_finding(SPACE, "warning", str(there[0].parent), message, [str(there[0])])
 
 
 def _lines(look: CheckContext) -> Iterator[Finding]:
     temporary = [str(path) for path in _below(look, ".tmp")]
     if temporary:
-        yield found(LINES, "info", "line files", "temporary files were left behind", temporary)
+        yield make_finding(LINES, "info", "line files", "temporary files were left behind", temporary)
     if not look.deep:
         torn = [str(path) for path in line_files(look) if _is_torn(path)]
         if torn:
             message = "the last line has no end: its writer is at work, or has died"
-            yield found(
+            yield make_finding(
                 LINES,
                 "warning",
                 "line files",
@@ -142,7 +142,7 @@ def _lines(look: CheckContext) -> Iterator[Finding]:
     damaged = [str(scan.path) for scan in (scans_below(roots) if roots else ()) if not scan.sound]
     if damaged:
         remedy = shlex.join(["lastlight-state", "repair", damaged[0]])
-        yield found(LINES, "warning", "line files", "lines cannot be read", damaged, remedy)
+        yield make_finding(LINES, "warning", "line files", "lines cannot be read", damaged, remedy)
     yield from run_logs(look)
     yield from tool_results(look)
 

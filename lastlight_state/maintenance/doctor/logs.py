@@ -8,11 +8,19 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import SESSIONS as TALKS
 from lastlight_state.db.lists import filters
-from lastlight_state.db.rows.statements import Family, Statement, constant, number, prepared
+from lastlight_state.db.rows.statements import Family, Statement, constant, number, statement_of
 from lastlight_state.files.agent_log import paths
 from lastlight_state.files.agent_log.tree import PROJECTS
 from lastlight_state.maintenance.doctor import conversations, domains
-from lastlight_state.maintenance.doctor.check import MOST, CheckContext, Finding, Snapshot, found, named, of_faults
+from lastlight_state.maintenance.doctor.check import (
+    MOST,
+    CheckContext,
+    Finding,
+    Snapshot,
+    make_finding,
+    of_faults,
+    row_text,
+)
 from lastlight_state.maintenance.doctor.files import NEWEST, line_files
 from lastlight_state.maintenance.prune.files import AgentLogs
 from lastlight_state.maintenance.prune.kinds import pointers
@@ -35,18 +43,18 @@ _TARGETS: Family[tuple[str, str | None, bool]] = Family(
     tuple,
 )
 _USED = sa.or_(_c.turns > number(0), _c.input_tokens > number(0), _c.output_tokens > number(0))
-_WITHOUT_SESSION = prepared(
+_WITHOUT_SESSION = statement_of(
     sa.select(_c.id).where(_c.finished_at.is_not(None), _c.session_id.is_(None), _USED).limit(number(MOST))
 )
 #: Finds the newest executions that name a session.
-_NAMED = prepared(
+_NAMED = statement_of(
     sa.select(_c.id, _c.session_id)
     .where(_c.session_id.is_not(None), _c.finished_at.is_not(None))
     .order_by(_c.started_at.desc(), _c.id.desc())
     .limit(number(2_000))
 )
 #: Finds the conversation sessions that name a log, those changed last first.
-_TALKS = prepared(
+_TALKS = statement_of(
     sa.select(TALKS.c.id, TALKS.c.agent_session_id)
     .where(TALKS.c.agent_session_id.is_not(None))
     .order_by(TALKS.c.updated_at.desc(), TALKS.c.id.desc())
@@ -72,7 +80,7 @@ def _pointers(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
             if problem is not None:
                 wrong.setdefault(problem, []).append(f"{run_id} {name}")
     for problem, samples in sorted(wrong.items()):
-        yield found(POINTERS, "warning", "workflow_runs.scratch", f"an execution is named {problem}", samples)
+        yield make_finding(POINTERS, "warning", "workflow_runs.scratch", f"an execution is named {problem}", samples)
 
 
 def _targets(snapshot: Snapshot, names: Sequence[str]) -> dict[str, tuple[str | None, bool]]:
@@ -95,17 +103,17 @@ def _named_logs(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     logs, is_all = _logs_there(look)
     if TALKS.name not in snapshot.tables or not look.settings.agent_sessions.exists() or not is_all:
         return
-    lost = _lost(snapshot, _TALKS, "agent_session_id", logs)
+    lost = _lost_log_rows(snapshot, _TALKS, "agent_session_id", logs)
     if lost:
-        yield found(POINTERS, "warning", str(TALKS.name), "agent_session_id names a log that is not there", lost)
+        yield make_finding(POINTERS, "warning", str(TALKS.name), "agent_session_id names a log that is not there", lost)
 
 
-def _lost(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[str]) -> list[str]:
+def _lost_log_rows(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[str]) -> list[str]:
     """Return the rows that name a missing log, unless the log was pruned."""
     lacking = [row for row in snapshot.unit.rows(naming) if row[column] not in logs]
     looked = {row[column] for row in lacking} if TOMBSTONES.name in snapshot.tables else set()
     pruned = set(filters.first_column(snapshot.unit, _PRUNED, looked))
-    return [named(row) for row in lacking if row[column] not in pruned]
+    return [row_text(row) for row in lacking if row[column] not in pruned]
 
 
 def _logs_there(look: CheckContext) -> tuple[dict[str, list[str]], bool]:
@@ -121,23 +129,25 @@ def _logs_there(look: CheckContext) -> tuple[dict[str, list[str]], bool]:
 
 def _logs(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     unit = snapshot.unit
-    nameless = [named(row) for row in unit.rows(_WITHOUT_SESSION)]
+    nameless = [row_text(row) for row in unit.rows(_WITHOUT_SESSION)]
     if nameless:
         message = "finished with turns or tokens, and no session id leads to their log"
-        yield found(LOGS, "warning", "executions", message, nameless)
+        yield make_finding(LOGS, "warning", "executions", message, nameless)
     logs, is_all = _logs_there(look)
     if not look.settings.agent_sessions.exists():
         return
     several = [path for found_paths in logs.values() if len(found_paths) > 1 for path in sorted(found_paths)]
     if several:
-        yield found(LOGS, "warning", "line files", "several files name one session", several)
-    lost = _lost(snapshot, _NAMED, "session_id", logs) if is_all else []
+        yield make_finding(LOGS, "warning", "line files", "several files name one session", several)
+    lost = _lost_log_rows(snapshot, _NAMED, "session_id", logs) if is_all else []
     if lost:
-        yield found(LOGS, "warning", "executions", "the log of their session is not there", lost)
-    strangers = sorted(logs.keys() - run_tables.named(unit, logs, run_tables.NAMING.keys() & snapshot.tables).keys())
+        yield make_finding(LOGS, "warning", "executions", "the log of their session is not there", lost)
+    strangers = sorted(
+        logs.keys() - run_tables.naming_counts(unit, logs, run_tables.NAMING.keys() & snapshot.tables).keys()
+    )
     if strangers:
         message = "no execution and no session knows these logs"
-        yield found(LOGS, "info", "line files", message, [logs[name][0] for name in strangers])
+        yield make_finding(LOGS, "info", "line files", message, [logs[name][0] for name in strangers])
 
 
 CHECKS = (

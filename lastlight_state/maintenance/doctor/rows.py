@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import iso_text
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
-from lastlight_state.db.rows.statements import among, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import among, bind, constant, number, statement_of
 from lastlight_state.journal.models import EVENTS, FRAMES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.doctor import conversations, domains
 from lastlight_state.maintenance.doctor.check import (
@@ -18,9 +18,9 @@ from lastlight_state.maintenance.doctor.check import (
     Fault,
     Finding,
     Snapshot,
-    found,
-    named,
+    make_finding,
     of_faults,
+    row_text,
 )
 from lastlight_state.maintenance.prune.kinds import RUNS_KIND
 from lastlight_state.maintenance.upkeep.counters import COUNTERS, Counter
@@ -34,7 +34,7 @@ from lastlight_state.workflows.shared.executions import OVERSTATED
 from lastlight_state.workflows.shared.workers import UNSERVED
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LEASES, REQUESTS, RUNS, TRANSITIONS, WORKERS
 from lastlight_state.workflows.words import LIVE, TERMINAL
-from lastlight_state.workflows.workers.waiting import waiting
+from lastlight_state.workflows.workers.waiting import waiting_workflows
 
 ORPHANS, SEQUENCE, STUCK, AGREEMENT, LEFT = "DOC-08", "DOC-12", "DOC-15", "DOC-16", "DOC-17"
 
@@ -173,19 +173,19 @@ _STUCK = [
 ]
 
 
-def _waiting(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
+def _find_waiting_workflows(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     """Find workflows whose runs no worker claims."""
     if not {RUNS.name, WORKERS.name, LEASES.name} <= snapshot.tables:
         return
     told: dict[str, list[str]] = {"warning": [], "info": []}
-    for one in waiting(snapshot.unit, look.now):
+    for one in waiting_workflows(snapshot.unit, look.now):
         runs = f"{one.runs} {'run' if one.runs == 1 else 'runs'} since {iso_text(one.since)}"
         told["warning" if one.reason in UNSERVED else "info"].append(f"{one.workflow_name}: {runs}, {one.why}")
     for severity, samples in told.items():
         if samples:
             message = "runs wait for a worker for more than a minute: is it down, or its workflow misspelt?"
             busy = "runs wait for a worker for more than a minute"
-            yield found(STUCK, severity, str(WORKERS.name), message if severity == "warning" else busy, samples)
+            yield make_finding(STUCK, severity, str(WORKERS.name), message if severity == "warning" else busy, samples)
 
 
 #: Triggers maintain `run_leases`. It differs only if somebody switches the triggers off or writes its rows.
@@ -262,19 +262,21 @@ _SILENT = sa.select(RECEIPTS.c.id).where(
 )
 
 
-def _left(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
+def _find_leftovers(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     if RECEIPTS.name in snapshot.tables:
         values = {"silent": look.now - receipt_words.SILENCE}
-        silent = [named(row) for row in snapshot.unit.rows(prepared(_SILENT), values)]
+        silent = [row_text(row) for row in snapshot.unit.rows(statement_of(_SILENT), values)]
         if silent:
             message = "work is marked as running, and its owner has been silent for ten minutes"
             remedy = f"lastlight-state prune --resume {silent[0]}"
-            yield found(LEFT, "warning", str(RECEIPTS.name), message, silent, remedy)
-        permits = [named(row) for row in snapshot.unit.rows(prepared(sa.select(PERMITS.c.receipt_id)))]
+            yield make_finding(LEFT, "warning", str(RECEIPTS.name), message, silent, remedy)
+        permits = [row_text(row) for row in snapshot.unit.rows(statement_of(sa.select(PERMITS.c.receipt_id)))]
         if permits:
-            yield found(LEFT, "error", str(PERMITS.name), "leave to delete was committed: remove these rows", permits)
+            yield make_finding(
+                LEFT, "error", str(PERMITS.name), "leave to delete was committed: remove these rows", permits
+            )
     if read_state(look.backend).unfinished_copy:
-        yield found(LEFT, "error", "copy", "a copy into this database was begun and has not ended", ["copy"])
+        yield make_finding(LEFT, "error", "copy", "a copy into this database was begun and has not ended", ["copy"])
 
 
 CHECKS = (
@@ -283,12 +285,12 @@ CHECKS = (
     of_faults(
         STUCK,
         [*_STUCK, *conversations.STUCKS],
-        _waiting,
+        _find_waiting_workflows,
         conversations.silent,
-        domains.stuck,
+        domains.find_stuck_crons,
         domains.idle,
         domains.claims,
     ),
     of_faults(AGREEMENT, [*_AGREEMENT, *_LEASES, *domains.AGREEMENTS, *conversations.AGREEMENTS]),
-    Check(LEFT, rows=_left),
+    Check(LEFT, rows=_find_leftovers),
 )

@@ -14,7 +14,7 @@ from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.files.jsonl import files
 from lastlight_state.files.mailbox.face import MODES
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_name
-from lastlight_state.maintenance.doctor.check import MOST, Check, CheckContext, Finding, Snapshot, found
+from lastlight_state.maintenance.doctor.check import MOST, Check, CheckContext, Finding, Snapshot, make_finding
 from lastlight_state.migrations import check as plan_of, read_state
 from lastlight_state.migrations.state import UNRELEASED
 from lastlight_state.migrations.verification import LOG_LOST, LOG_LOST_TOO
@@ -39,9 +39,11 @@ def _reach(look: CheckContext) -> Iterator[Finding]:
     """Connect to the server, and read from it. The caller converts any error to a finding."""
     if not look.backend.exists:
         message = "there is no database; the command makes one"
-        yield found(REACH, "error", look.backend.location, message, [look.backend.location], "lastlight-state migrate")
+        yield make_finding(
+            REACH, "error", look.backend.location, message, [look.backend.location], "lastlight-state migrate"
+        )
     elif look.backend.lost_log(lacks_tables=False):
-        yield found(REACH, "error", look.backend.location, LOG_LOST, [look.backend.location], _BACKUP)
+        yield make_finding(REACH, "error", look.backend.location, LOG_LOST, [look.backend.location], _BACKUP)
     else:
         read_state(look.backend)
 
@@ -53,16 +55,16 @@ def _schema(look: CheckContext) -> Iterator[Finding]:
     lacks_tables = state in ("empty", "unversioned") or any(one.kind == "table" for one in absent)
     lost = look.backend.lost_log(lacks_tables=lacks_tables)
     if lost and state != "current":
-        yield found(SCHEMA, "error", "database", LOG_LOST, [look.backend.location], _BACKUP)
+        yield make_finding(SCHEMA, "error", "database", LOG_LOST, [look.backend.location], _BACKUP)
     if state != "current":
         mending = look.backend.command(*(("stamp", "--to", plan.actual) if plan.actual else ("migrate",)))
         severity = "warning" if state == "ahead" else "error"
         helps = mending if not lost and (plan.actual or state in ("empty", "behind")) else None
-        yield found(SCHEMA, severity, "schema", _MEANING[state], [plan.state.revision or "-"], helps)
+        yield make_finding(SCHEMA, severity, "schema", _MEANING[state], [plan.state.revision or "-"], helps)
     if plan.differences:
         message = "the schema is not as its revision makes it" + (f"; {LOG_LOST_TOO}" if lost else "")
         helps = look.backend.command("migrate" if plan.mending else "check")
-        yield found(SCHEMA, "error", "schema", message, plan.differences, helps)
+        yield make_finding(SCHEMA, "error", "schema", message, plan.differences, helps)
 
 
 REACH_CHECKS = (Check(REACH, files=_reach), Check(SCHEMA, files=_schema))
@@ -113,7 +115,7 @@ class _Area:
             _FILE: (f"others may use these files: their modes should be {files:04o}", ("chmod", f"{files:o}")),
         }[fault]
         remedy = None if helps is None else shlex.join([*helps, samples[0]])
-        return found(PERMISSIONS, "warning", self.subject, message, samples, remedy)
+        return make_finding(PERMISSIONS, "warning", self.subject, message, samples, remedy)
 
 
 def _permissions(look: CheckContext) -> Iterator[Finding]:
@@ -211,7 +213,7 @@ def _settings(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     told = snapshot.measures.settings
     for name, (expected, severity, message) in _EXPECTED.items():
         if name in told and told[name] != expected:
-            yield found(SETTINGS, severity, name, f"{message}: expected {expected}, found {told[name]}", [name])
+            yield make_finding(SETTINGS, severity, name, f"{message}: expected {expected}, found {told[name]}", [name])
 
 
 def _growth(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
@@ -219,14 +221,14 @@ def _growth(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     wal, size, free = measures.wal_bytes or 0, measures.size_bytes, measures.free_bytes or 0
     if wal > _LARGE_WAL or wal > max(size, _WAL_BESIDE):
         message = f"the write-ahead log has {wal} bytes, the database {size}"
-        yield found(GROWTH, "warning", "wal", message, ["wal"], "lastlight-state checkpoint")
+        yield make_finding(GROWTH, "warning", "wal", message, ["wal"], "lastlight-state checkpoint")
     if size >= _WORTH and free > size * _FREE_SHARE:
         message = f"{free} of {size} bytes are free pages"
-        yield found(GROWTH, "info", "database", message, ["database"], "lastlight-state vacuum")
+        yield make_finding(GROWTH, "info", "database", message, ["database"], "lastlight-state vacuum")
     unknown = [name for name, table in measures.tables.items() if table.rows is None and (table.bytes or 0) >= _WORTH]
     if unknown:
         message = "the planner knows nothing about these tables: they were never vacuumed nor analysed"
-        yield found(GROWTH, "info", "tables", message, unknown, "lastlight-state vacuum")
+        yield make_finding(GROWTH, "info", "tables", message, unknown, "lastlight-state vacuum")
 
 
 def _integrity(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
@@ -234,13 +236,13 @@ def _integrity(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     damages = unit.backend.damages(unit.checkout, deep=look.deep)
     if damages:
         message = "the database itself says that it is damaged: restore it, or dump what can be read"
-        yield found(INTEGRITY, "error", "database", message, damages)
+        yield make_finding(INTEGRITY, "error", "database", message, damages)
 
 
 def _engine(look: CheckContext) -> Iterator[Finding]:
     """Find known faults of the engine and its driver."""
     for version, fault in look.backend.known_faults():
-        yield found(ENGINE, "info" if fault.avoided else "warning", fault.product, fault.sentence, [version])
+        yield make_finding(ENGINE, "info" if fault.avoided else "warning", fault.product, fault.sentence, [version])
 
 
 def _distribution(look: CheckContext) -> Iterator[Finding]:
@@ -249,7 +251,7 @@ def _distribution(look: CheckContext) -> Iterator[Finding]:
     if said is not None:
         told, problems = said
         message = "; ".join([f"the server is {told}", *problems])
-        yield found(DISTRIBUTION, "warning" if problems else "info", "citus", message, problems or [told])
+        yield make_finding(DISTRIBUTION, "warning" if problems else "info", "citus", message, problems or [told])
 
 
 #: How an index of embeddings stands that no search uses, with the severity and what it means.
@@ -268,12 +270,12 @@ def _vector_indexes(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     for state, (severity, message) in _UNUSED_INDEXES.items():
         names = [one.name if one.namespace is None else one.namespace for one in indexes if one.state == state]
         if names:
-            yield found(NEAREST, severity, "vectors", f"an index of embeddings {message}", names)
+            yield make_finding(NEAREST, severity, "vectors", f"an index of embeddings {message}", names)
     lags = {one.namespace: unit.backend.vector_index_lag(unit.checkout, one) for one in indexes if one.state == "ready"}
     names = [f"{namespace}: {lag} chunks" for namespace, lag in lags.items() if lag]
     if names:
         message = "an index of embeddings lacks chunks, whose triggers were off: drop it, and make it again"
-        yield found(NEAREST, "warning", "vectors", message, names)
+        yield make_finding(NEAREST, "warning", "vectors", message, names)
 
 
 CHECKS = (

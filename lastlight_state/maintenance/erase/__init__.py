@@ -21,10 +21,10 @@ from lastlight_state.conversations.tables import BRANCHES, MESSAGES, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.filters import chunks, family, first_column, rows
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.rows.statements import Family, RowT, Statement, prepared
+from lastlight_state.db.rows.statements import Family, RowT, Statement, statement_of
 from lastlight_state.db.schema import columns
-from lastlight_state.db.schema.declarations import contents, emptied, forgotten
-from lastlight_state.db.units.permits import permitted
+from lastlight_state.db.schema.declarations import contents, empty_values, values_without_person
+from lastlight_state.db.units.permits import permit_deletion
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.erase import messages, messages as texts, personal_rows
 from lastlight_state.maintenance.erase.messages import ErasePlan
@@ -46,22 +46,22 @@ def _is_full(given: Iterable[sa.Column[Any]]) -> sa.ColumnElement[bool]:
     return sa.or_(*(one.is_not(None) for one in given))
 
 
-def _named(row: type[RowT], key: Any, column: Any, *more: Any) -> Statement[RowT]:
-    return prepared(sa.select(key.label("key"), *more).where(column == _person).order_by(key), row)
+def _person_select(row: type[RowT], key: Any, column: Any, *more: Any) -> Statement[RowT]:
+    return statement_of(sa.select(key.label("key"), *more).where(column == _person).order_by(key), row)
 
 
 #: Finds rows with the person's name. Branches and chats are found by a scan, because erasing is rare.
 _SENT, _RECEIVED = (
-    prepared(sa.select(_m.id.label("key")).where(column == _person).order_by(_m.id))
+    statement_of(sa.select(_m.id.label("key")).where(column == _person).order_by(_m.id))
     for column in (_m.sender, _m.recipient)
 )
 #: The sessions: whether each is held, and its agent session.
-_OWNED: Statement[tuple[str, bool, str | None]] = _named(
+_OWNED: Statement[tuple[str, bool, str | None]] = _person_select(
     tuple, _s.id, _s.user, _held.label("held"), _s.agent_session_id
 )
 #: Selects branches without a user but with contents: such a branch belongs to the user of its session.
 _is_unnamed = sa.and_(_b.user.is_(None), _is_full(contents(BRANCHES)))
-_BRANCHED: Statement[tuple[str, bool]] = prepared(
+_BRANCHED: Statement[tuple[str, bool]] = statement_of(
     sa.select(_b.id.label("key"), _held.label("held"))
     .select_from(BRANCHES.join(SESSIONS, _s.id == _b.session_id))
     .where(sa.or_(_b.user == _person, sa.and_(_s.user == _person, _is_unnamed)))
@@ -69,7 +69,7 @@ _BRANCHED: Statement[tuple[str, bool]] = prepared(
     tuple,
 )
 #: The chats, each with its agent session.
-_CHATTED: Statement[tuple[str, str | None]] = _named(tuple, _c.id, _c.user_id, _c.agent_session_id)
+_CHATTED: Statement[tuple[str, str | None]] = _person_select(tuple, _c.id, _c.user_id, _c.agent_session_id)
 
 _LOCK_SESSIONS: Family[tuple[str, str | None, bool]] = family(
     lambda keys: (
@@ -101,13 +101,17 @@ _TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _is_full(_LE
 _SAID = family(lambda keys: sa.select(sa.func.count().label("rows")).where(SAID.c.session_id.in_(keys)))
 _UNSAY = family(lambda keys: sa.delete(SAID).where(SAID.c.session_id.in_(keys)))
 _FORGET = family(
-    lambda keys: sa.update(MESSAGES).where(_m.id.in_(keys)).values(**forgotten(MESSAGES, _person), **emptied(_LEFT))
+    lambda keys: (
+        sa.update(MESSAGES)
+        .where(_m.id.in_(keys))
+        .values(**values_without_person(MESSAGES, _person), **empty_values(_LEFT))
+    )
 )
 _FORGET_SESSIONS = family(
     lambda keys: (
         sa.update(SESSIONS)
         .where(_s.id.in_(keys))
-        .values(**forgotten(SESSIONS, _person), **emptied(contents(SESSIONS)), version=_s.version + 1)
+        .values(**values_without_person(SESSIONS, _person), **empty_values(contents(SESSIONS)), version=_s.version + 1)
     )
 )
 _is_free = sa.and_(_b.user == _person, ~sa.exists().where(_s.id == _b.session_id, _held))
@@ -115,7 +119,7 @@ _FORGET_BRANCHES_OF = family(
     lambda keys: (
         sa.update(BRANCHES)
         .where(_b.session_id.in_(keys), sa.or_(_b.user == _person, _is_unnamed))
-        .values(**forgotten(BRANCHES, _person), **emptied(contents(BRANCHES)))
+        .values(**values_without_person(BRANCHES, _person), **empty_values(contents(BRANCHES)))
     )
 )
 _FREE_BRANCHES = family(lambda keys: sa.select(_b.id).where(_b.id.in_(keys), _is_free))
@@ -132,7 +136,7 @@ _FORGET_BRANCHES = family(
     lambda keys: (
         sa.update(BRANCHES)
         .where(_b.id.in_(keys), _is_free)
-        .values(**forgotten(BRANCHES, _person), **emptied(contents(BRANCHES)))
+        .values(**values_without_person(BRANCHES, _person), **empty_values(contents(BRANCHES)))
     )
 )
 
@@ -165,7 +169,7 @@ class Erase(Repository):
     def plan(self, person: str) -> ErasePlan:
         """Return what `run` would do now, from one snapshot. Writes nothing, and holds no lock."""
         name = valid.identifier("person", person)
-        return self._viewing(lambda unit: _planned(unit, name))
+        return self._viewing(lambda unit: _plan_erasure(unit, name))
 
     def run(self, person: str, *, actor: str | None = None) -> Receipt:
         """Erase a person: a user, sender or recipient in conversations, or a user of connectors.
@@ -186,7 +190,7 @@ class Erase(Repository):
         `Conflict` ``already_running`` while another erasure runs.
         """
         name = valid.identifier("person", person)
-        works = list(_jobs(self._viewing(lambda unit: _found(unit, name)), name))
+        works = list(_jobs(self._viewing(lambda unit: _find_person_rows(unit, name)), name))
         policy = {"person": f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"}
         begun = self._receipts.begin("redact", scope="person", policy=policy, owner=jobs.owner(), actor=actor)
 
@@ -196,17 +200,17 @@ class Erase(Repository):
                 return receipt, False
             return self._writing(lambda unit: _batch(unit, receipt, works[done], self._now())), True
 
-        return jobs.ended(self._receipts, begun, step, again="the same command")
+        return jobs.run_steps(self._receipts, begun, step, again="the same command")
 
 
 def _batch(unit: Unit, receipt: Receipt, job: Job, at: datetime) -> Receipt:
     steps.confirm(unit, receipt)
-    with permitted(unit, receipt.id):
+    with permit_deletion(unit, receipt.id):
         counts = Counter(receipt.counts) + job(unit, receipt, at)
     return steps.step(unit, receipt, counts=dict(sorted(counts.items())), cursor=(receipt.cursor or 0) + 1, at=at)
 
 
-def _found(unit: Unit, person: str) -> PersonRows:
+def _find_person_rows(unit: Unit, person: str) -> PersonRows:
     values = {"person": person}
     owned, chats = unit.rows(_OWNED, values), unit.rows(_CHATTED, values)
     free, sessions = [session for session, held, _ in owned if not held], [session for session, _, _ in owned]
@@ -232,7 +236,7 @@ def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
     return found.union(*({message for _, message in links(unit, order)} for order in held))
 
 
-def _parted(
+def _split_messages(
     unit: Unit, person: str, ids: Collection[str], *, locked: bool
 ) -> tuple[set[str], list[messages.FullMessage], Counter[str]]:
     """Return the messages to erase, those among them with contents, and how many others stay, counted by reason.
@@ -255,8 +259,8 @@ def _parted(
     return going, [row for key, row in full.items() if key in going], kept
 
 
-def _planned(unit: Unit, person: str) -> ErasePlan:
-    found = _found(unit, person)
+def _plan_erasure(unit: Unit, person: str) -> ErasePlan:
+    found = _find_person_rows(unit, person)
     counts = Counter(sessions=len(found.free), branches=len(found.branches), messaging_sessions=len(found.chats))
     counts.update(session_transitions=len(found.transitions), states=len(found.states))
     counts["progressions"] = personal_rows.count_orders(unit, person)
@@ -264,14 +268,14 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
     counts["executions"] = personal_rows.count_executions(
         unit, personal_rows.own_executions(unit, found.agent_sessions, person)
     )
-    counts["vectors"] = texts.counted(unit, texts.places(unit, found.free) | set(found.branches))
+    counts["vectors"] = texts.count_chunks(unit, texts.places(unit, found.free) | set(found.branches))
     counts["messaging_messages"] = sum(first_column(unit, _SAID, found.chats))
     protected: Counter[str] = Counter()
     size = 0
     for ids in chunks(found.messages):
-        going, full, kept = _parted(unit, person, ids, locked=False)
+        going, full, kept = _split_messages(unit, person, ids, locked=False)
         counts["messages"] += len(going)
-        counts["vectors"] += texts.counted(unit, going)
+        counts["vectors"] += texts.count_chunks(unit, going)
         protected += kept
         size += sum(row.bytes for row in full)
     return ErasePlan(
@@ -299,7 +303,7 @@ def _jobs(found: PersonRows, person: str) -> Iterator[Job]:
 
 
 def _empty(person: str, ids: Collection[str], unit: Unit, _: Receipt, at: datetime) -> Counter[str]:
-    going, full, _kept = _parted(unit, person, ids, locked=True)
+    going, full, _kept = _split_messages(unit, person, ids, locked=True)
     messages.empty(unit, full, at)
     for some in chunks(going):
         statement, keys = _FORGET.of(some)

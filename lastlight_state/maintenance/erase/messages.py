@@ -17,9 +17,9 @@ from lastlight_state.conversations.tables import BRANCHES, MESSAGES, NAMESPACES,
 from lastlight_state.conversations.words import REDACTED, is_redacted
 from lastlight_state.db.lists.filters import chunks as some, family, first_column, rows
 from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import Family, Row, Values, bind, prepared
+from lastlight_state.db.rows.statements import Family, Row, Values, bind, statement_of
 from lastlight_state.db.schema import columns
-from lastlight_state.db.schema.declarations import contents, emptied
+from lastlight_state.db.schema.declarations import contents, empty_values
 from lastlight_state.db.units.unit import Unit
 
 # Chunks of messages, branches and sessions repeat their texts. They are removed when the texts are emptied.
@@ -28,7 +28,7 @@ from lastlight_state.db.units.unit import Unit
 _b, _n, _v = BRANCHES.c, NAMESPACES.c, VECTORS.c
 
 _within = _v.namespace == bind("namespace", _v.namespace)
-_SPACES = prepared(sa.select(_n.namespace).order_by(_n.namespace))
+_SPACES = statement_of(sa.select(_n.namespace).order_by(_n.namespace))
 #: Finds the chunks of these keys in a namespace, with their owners: a chunk's document, or the row with the chunk's id.
 FOUND: Family[tuple[str, str]] = family(
     lambda keys: sa.union_all(
@@ -43,20 +43,20 @@ BRANCHES_OF = family(lambda keys: sa.select(_b.id).where(_b.session_id.in_(keys)
 
 def with_chunks(unit: Unit, keys: Iterable[str]) -> set[str]:
     """Return those of these messages, branches and sessions that have chunks."""
-    return {of for _, _, of in _found(unit, keys)}
+    return {of for _, _, of in _find_chunks(unit, keys)}
 
 
-def counted(unit: Unit, keys: Iterable[str]) -> int:
+def count_chunks(unit: Unit, keys: Iterable[str]) -> int:
     """Return how many chunks `remove` would remove."""
-    return sum(1 for _ in _found(unit, keys))
+    return sum(1 for _ in _find_chunks(unit, keys))
 
 
 def remove(unit: Unit, keys: Iterable[str]) -> int:
     """Remove the chunks of these messages, branches and sessions. Returns the number of chunks."""
     found: dict[str, list[str]] = {}
-    for namespace, key, _ in _found(unit, keys):
+    for namespace, key, _ in _find_chunks(unit, keys):
         found.setdefault(namespace, []).append(key)
-    return sum(_removed(unit, namespace, few) for namespace in found for few in some(found[namespace]))
+    return sum(_remove_chunks(unit, namespace, few) for namespace in found for few in some(found[namespace]))
 
 
 def places(unit: Unit, sessions: Iterable[str]) -> set[str]:
@@ -65,7 +65,7 @@ def places(unit: Unit, sessions: Iterable[str]) -> set[str]:
     return given.union(first_column(unit, BRANCHES_OF, given))
 
 
-def _found(unit: Unit, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+def _find_chunks(unit: Unit, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     """Yield the namespace, id and owner of each chunk. Searches by namespace, because the indexes begin with it."""
     given = list(some(keys))
     for namespace in unit.values(_SPACES) if given else ():
@@ -75,7 +75,7 @@ def _found(unit: Unit, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
                 yield namespace, key, of
 
 
-def _removed(unit: Unit, namespace: str, ids: list[str]) -> int:
+def _remove_chunks(unit: Unit, namespace: str, ids: list[str]) -> int:
     statement, values = REMOVE.of(ids)
     return unit.change(statement, {**values, "namespace": namespace})
 
@@ -144,11 +144,11 @@ _text = sa.cast(_m.content, sa.Text)
 _marked = sa.case((_text.like(sa.literal_column(f"'{{\"{REDACTED}\":%'", columns.Text)), _text)).label("marked")
 
 _SHOWN = (_m.id, _m.created_at, _m.role, _m.sender, _m.recipient, bytes_of(_m.content).label("bytes"), _marked)
-_EMPTY = prepared(
+_EMPTY = statement_of(
     sa.update(MESSAGES)
     .where(_m.id == bind("id", _m.id))
     .values(
-        **emptied(contents(MESSAGES, but=("content",), redacted=True)),
+        **empty_values(contents(MESSAGES, but=("content",), redacted=True)),
         content=sa.bindparam("content", type_=columns.Json),  # never sealed, so that the mark can be found
         embedding_model=sa.null(),
         revision=_m.revision + 1,

@@ -23,9 +23,9 @@ from lastlight_state.conversations.tables import (
     TRANSITIONS,
 )
 from lastlight_state.db.lists.filters import chunks, family, first_column
-from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.rows.statements import statement_of
 from lastlight_state.db.schema import columns
-from lastlight_state.db.schema.declarations import contents, emptied, forgotten, names
+from lastlight_state.db.schema.declarations import contents, empty_values, names, values_without_person
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.messaging.models import SESSIONS as CHATS
 from lastlight_state.receipts import Receipt
@@ -39,7 +39,7 @@ _other = DELIVERIES.alias("other")
 _person = sa.bindparam("person", type_=columns.Text)
 
 #: Finds the messages that were delivered only to the person.
-DELIVERED = prepared(
+DELIVERED = statement_of(
     sa.select(_d.message_id.label("key"))
     .where(
         _d.owner == _person,
@@ -47,19 +47,19 @@ DELIVERED = prepared(
     )
     .order_by(_d.message_id)
 )
-_LOCK = prepared(sa.select(INBOXES.c.owner).where(INBOXES.c.owner == _person).with_for_update())
+_LOCK = statement_of(sa.select(INBOXES.c.owner).where(INBOXES.c.owner == _person).with_for_update())
 #: The columns with the person's name as a key, in the order in which rows are deleted.
 _OWN = {DELIVERIES: _d.owner, INBOXES: INBOXES.c.owner, MEMBERS: MEMBERS.c.member}
 _COUNT = {
-    str(table.name): prepared(sa.select(sa.func.count()).select_from(table).where(name == _person))
+    str(table.name): statement_of(sa.select(sa.func.count()).select_from(table).where(name == _person))
     for table, name in _OWN.items()
 }
-_REMOVE = {str(table.name): prepared(sa.delete(table).where(name == _person)) for table, name in _OWN.items()}
+_REMOVE = {str(table.name): statement_of(sa.delete(table).where(name == _person)) for table, name in _OWN.items()}
 #: Finds the rows by a scan, because erasing is rare.
-_UNNAME = prepared(
+_UNNAME = statement_of(
     sa.update(DELIVERIES)
     .where(sa.or_(*(column == _person for column in names(DELIVERIES))))
-    .values(forgotten(DELIVERIES, _person))
+    .values(values_without_person(DELIVERIES, _person))
 )
 
 
@@ -85,7 +85,7 @@ _thread_c = THREADS.c
 
 
 #: Finds the rows by a scan, because erasing is rare.
-_THREAD_OWN = prepared(sa.select(_thread_c.id.label("key")).where(_thread_c.user == _person).order_by(_thread_c.id))
+_THREAD_OWN = statement_of(sa.select(_thread_c.id.label("key")).where(_thread_c.user == _person).order_by(_thread_c.id))
 _THREAD_LOCK = family(
     lambda keys: (
         sa.select(_thread_c.id)
@@ -94,7 +94,7 @@ _THREAD_LOCK = family(
         .with_for_update()
     )
 )
-_OWN_STATES = prepared(sa.select(STATES.c.id.label("key")).where(STATES.c.user == _person).order_by(STATES.c.id))
+_OWN_STATES = statement_of(sa.select(STATES.c.id.label("key")).where(STATES.c.user == _person).order_by(STATES.c.id))
 _REMOVE_STATES = family(lambda keys: sa.delete(STATES).where(STATES.c.id.in_(keys), STATES.c.user == _person))
 _THREAD_COUNT = {
     str(table.name): family(
@@ -143,11 +143,11 @@ _t, _transition_s, _b = TRANSITIONS.c, SESSIONS.c, BRANCHES.c
 _SAID = contents(TRANSITIONS)
 _transition_is_full = sa.or_(*(column.is_not(None) for column in _SAID))
 _is_free = ~sa.exists().where(_transition_s.id == _t.session_id, PROTECTIONS["held"])
-_EMPTIED = emptied(_SAID)
+_EMPTIED = empty_values(_SAID)
 
 _TRANSITION_OWN = sa.exists().where(_transition_s.id == _t.session_id, _transition_s.user == _person)
 _BRANCHED = sa.exists().where(_b.id == _t.branch_id, _b.user == _person)
-_OF = prepared(
+_OF = statement_of(
     sa.select(_t.id.label("key"))
     .where(_transition_is_full, _is_free, sa.or_(_t.actor == _person, _TRANSITION_OWN, _BRANCHED))
     .order_by(_t.id)
@@ -195,13 +195,13 @@ _of_person = sa.union(
     sa.select(_order_s.progression_id).where(_order_s.user == _person),
     _branch_orders.where(sa.or_(_order_b.user == _person, sa.and_(_order_b.user.is_(None), _order_s.user == _person))),
 )
-_ORDER_COUNT = prepared(
+_ORDER_COUNT = statement_of(
     sa.select(sa.func.count()).select_from(PROGRESSIONS).where(_p.id.in_(_of_person), _order_is_full, ~_stays)
 )
 
 
 def _empty(of: Any) -> sa.Update:
-    return sa.update(PROGRESSIONS).where(_p.id.in_(of), _order_is_full, ~_stays).values(emptied(_ORDER_TEXTS))
+    return sa.update(PROGRESSIONS).where(_p.id.in_(of), _order_is_full, ~_stays).values(empty_values(_ORDER_TEXTS))
 
 
 _EMPTY_OF_SESSIONS = family(
@@ -251,7 +251,7 @@ EMPTY = family(
     lambda keys: (
         sa.update(EXECUTIONS)
         .where(_e.session_id.in_(keys), _e.session_id.is_not(None), _is_full)
-        .values(emptied(_TEXTS))
+        .values(empty_values(_TEXTS))
     )
 )
 #: Finds which of these agent sessions are also behind other people's chats or sessions.

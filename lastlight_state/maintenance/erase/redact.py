@@ -15,7 +15,7 @@ from lastlight_state.conversations.words import SESSION
 from lastlight_state.db import valid
 from lastlight_state.db.lists.filters import family, first_column, rows
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.rows.statements import Statement, bind, exactly, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, exactly, number, statement_of
 from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import through
@@ -26,7 +26,7 @@ from lastlight_state.maintenance.erase.messages import RedactPlan, RedactPolicy
 from lastlight_state.maintenance.shared import jobs
 from lastlight_state.receipts import Receipt, Receipts, steps
 
-_MOST = limits_of(MESSAGES)
+_LIMITS = limits_of(MESSAGES)
 
 #: How many messages one transaction reads.
 LOOK = 200
@@ -38,7 +38,7 @@ Terms = dict[str, Any]
 
 _m = MESSAGES.c
 _after = sa.tuple_(exactly("after_at", _m.created_at), bind("after_id", _m.id))
-OLDER: Statement[tuple[datetime, str]] = prepared(
+OLDER: Statement[tuple[datetime, str]] = statement_of(
     through(sa.select(_m.created_at, _m.id), MESSAGES, "ix_messages_newest")
     .where(
         _m.created_at >= exactly("after_at", _m.created_at),
@@ -65,7 +65,7 @@ class Redact(Repository):
         Raises `InvalidValue` for an invalid policy, and `NotFound` for a missing session or message.
         """
         terms = _terms(policy, self._now())
-        return self._viewing(lambda unit: _planned(unit, terms, _chosen(unit, terms)))
+        return self._viewing(lambda unit: _plan_redaction(unit, terms, _chosen_ids(unit, terms)))
 
     def run(self, policy: RedactPolicy, *, actor: str | None = None) -> Receipt:
         """Empty the messages that match the policy, in short transactions, and return the receipt.
@@ -76,18 +76,18 @@ class Redact(Repository):
         another redaction runs, and the errors of `plan`.
         """
         terms = _terms(policy, self._now())
-        ids = self._viewing(lambda unit: _chosen(unit, terms))
+        ids = self._viewing(lambda unit: _chosen_ids(unit, terms))
         receipt = self._receipts.begin("redact", scope="messages", policy=terms, owner=jobs.owner(), actor=actor)
 
         def step(receipt: Receipt) -> tuple[Receipt, bool]:
             return self._writing(lambda unit: _batch(unit, receipt, terms, ids, self._now()))
 
-        return jobs.ended(self._receipts, receipt, step, again="the same command")
+        return jobs.run_steps(self._receipts, receipt, step, again="the same command")
 
 
 def _terms(policy: RedactPolicy, now: datetime) -> Terms:
     """Return the policy in the form in which a receipt stores it."""
-    given = valid.group("policy", policy, RedactPolicy)
+    given = valid.argument_group("policy", policy, RedactPolicy)
     if given.older_than is None and given.session_id is None and given.message_ids is None:
         raise InvalidValue("policy", "must have older_than, session_id or message_ids: nothing is emptied by default")
     age, roles, ids = given.older_than, given.roles, given.message_ids
@@ -95,18 +95,18 @@ def _terms(policy: RedactPolicy, now: datetime) -> Terms:
         valid.duration("older_than", age, most=timedelta(days=MOST_DAYS))
     if ids is not None:
         valid.at_most("message_ids", ids := valid.several("message_ids", ids), MOST_IDS)
-        ids = [valid.sought("message_ids", one) for one in ids]
+        ids = [valid.lookup_text("message_ids", one) for one in ids]
     if roles is not None:
-        roles = sorted({valid.identifier("roles", role, _MOST.role) for role in valid.several("roles", roles)})
+        roles = sorted({valid.identifier("roles", role, _LIMITS.role) for role in valid.several("roles", roles)})
     return {
         "cutoff": None if age is None else iso_text(now - age),
         "roles": roles,
-        "session_id": None if given.session_id is None else valid.sought("session_id", given.session_id),
+        "session_id": None if given.session_id is None else valid.lookup_text("session_id", given.session_id),
         "message_ids": ids,
     }
 
 
-def _chosen(unit: Unit, terms: Terms) -> list[str] | None:
+def _chosen_ids(unit: Unit, terms: Terms) -> list[str] | None:
     """Return the ids of the messages that match the policy's session and ids. None if the policy names neither."""
     given, session_id = terms["message_ids"], terms["session_id"]
     if given is not None:
@@ -139,7 +139,7 @@ def _next(unit: Unit, terms: Terms, ids: list[str] | None, after: Any) -> tuple[
     return [message_id for _, message_id in found], [exact_iso_text(last_at), last_id]
 
 
-def _parted(
+def _split_messages(
     unit: Unit, terms: Terms, ids: list[str], *, locked: bool
 ) -> tuple[list[messages.FullMessage], Counter[str]]:
     """Return the messages to empty, and by reason the number of messages that stay unchanged."""
@@ -154,15 +154,15 @@ def _parted(
     return [row for row in found if kept[row.id] is None], Counter(reason for reason in kept.values() if reason)
 
 
-def _planned(unit: Unit, terms: Terms, ids: list[str] | None) -> RedactPlan:
+def _plan_redaction(unit: Unit, terms: Terms, ids: list[str] | None) -> RedactPlan:
     counts: Counter[str] = Counter()
     protected: Counter[str] = Counter()
     size, after = 0, None
     look, after = _next(unit, terms, ids, after)
     while look:
-        found, kept = _parted(unit, terms, look, locked=False)
+        found, kept = _split_messages(unit, terms, look, locked=False)
         counts["messages"] += len(found)
-        counts["vectors"] += messages.counted(unit, [row.id for row in found])
+        counts["vectors"] += messages.count_chunks(unit, [row.id for row in found])
         protected += kept
         size += sum(row.bytes for row in found)
         look, after = _next(unit, terms, ids, after)
@@ -173,7 +173,7 @@ def _batch(unit: Unit, receipt: Receipt, terms: Terms, ids: list[str] | None, at
     """Empty the next messages. Each message is locked, and is read again before it is emptied."""
     steps.confirm(unit, receipt)
     look, after = _next(unit, terms, ids, receipt.cursor)
-    found, _ = _parted(unit, terms, look, locked=True)
+    found, _ = _split_messages(unit, terms, look, locked=True)
     messages.empty(unit, found, at)
     removed = messages.remove(unit, [row.id for row in found])
     counts = Counter(receipt.counts) + Counter(messages=len(found), vectors=removed)

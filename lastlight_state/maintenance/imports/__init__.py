@@ -29,13 +29,13 @@ from lastlight_state.maintenance.imports.pieces import (
     STORED,
     ImportReport,
     ImportTarget,
+    ImportUnit,
     Kind,
-    Part,
-    Piece,
     Place,
     Read,
     Server,
     SourceKind,
+    SourceUnit,
     UnitLookup,
 )
 from lastlight_state.maintenance.imports.servers import place_of
@@ -63,9 +63,9 @@ class Imports(Repository):
 
         Raises `Conflict` ``unknown_source``, which lists what was searched for.
         """
-        return self._detected(place_of(path))
+        return self._detect_kind(place_of(path))
 
-    def _detected(self, place: Place) -> SourceKind:
+    def _detect_kind(self, place: Place) -> SourceKind:
         kinds = [kind for kind in KINDS.values() if kind.takes(place)]
         stranger = program_at(place) if isinstance(place, Path) else None
         if stranger is not None:
@@ -100,14 +100,14 @@ class Imports(Repository):
         place = place_of(path)
         source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
         planned: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-        origin = _shown(place), _file(place)
+        origin = _source_name(place), _file(place)
         with closing(_parts(source, place, tally)) as parts:
             for part in parts:
-                tally.add(part, partial(self._looked, source, origin, part, planned, tally.moved, terms))
-                if tally.stored == limit:
+                tally.add(part, partial(self._plan_part, source, origin, part, planned, tally.moved, terms))
+                if tally.stored_count == limit:
                     break
             else:
-                tally.name_unknown(terms.named)
+                tally.name_unknown(terms.revived_names)
         return tally.report(source.name, None)
 
     def run(
@@ -145,7 +145,7 @@ class Imports(Repository):
         """
         place = place_of(path)
         source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
-        policy = {"source": _shown(place), "file": _file(place), **terms._asdict()}
+        policy = {"source": _source_name(place), "file": _file(place), **terms._asdict()}
         receipt = self._receipts.begin("import", scope=source.name, policy=policy, owner=jobs.owner(), actor=actor)
         again = "the same command"
         with (
@@ -154,16 +154,16 @@ class Imports(Repository):
         ):
             try:
                 for part in parts:
-                    tally.add(part, partial(self._imported, receipt, part, terms, tally))
-                    progress.tell("importing", tally.stored, unit="units")
+                    tally.add(part, partial(self._import_part, receipt, part, terms, tally))
+                    progress.tell("importing", tally.stored_count, unit="units")
                     receipt = self._alive(receipt, tally)
-                    if tally.stored == limit:
+                    if tally.stored_count == limit:
                         break
                 else:
-                    tally.name_unknown(terms.named)
+                    tally.name_unknown(terms.revived_names)
             except Conflict as error:
                 if error.code == "unknown_source":  # the given kind does not match the source
-                    receipt = jobs.refused(self._receipts, receipt, error)
+                    receipt = jobs.fail_receipt(self._receipts, receipt, error)
                 raise
             receipt = self._receipts.step(receipt, counts=tally.whole)
             return tally.report(source.name, self._receipts.finish(receipt))
@@ -180,7 +180,7 @@ class Imports(Repository):
     def _kind(self, place: Place, kind: SourceKind | None, scope: str | None) -> Kind:
         if kind is not None:
             valid.word("kind", kind, KINDS)
-        found = KINDS[self._detected(place) if kind is None else kind]
+        found = KINDS[self._detect_kind(place) if kind is None else kind]
         if not found.takes(place):
             raise InvalidValue("kind", f"{found.name} is read from files, and not from a server")
         problem = mismatch_at(place, found.wants) if isinstance(place, Path) else None
@@ -194,11 +194,11 @@ class Imports(Repository):
         known = self._remember(KnownClasses)
         return ImportTarget(self._now(), self._settings, self._listeners, known, terms.lenient, terms.scope)
 
-    def _looked(
+    def _plan_part(
         self,
         source: Kind,
         origin: tuple[str, Sequence[int]],
-        part: Part,
+        part: SourceUnit,
         planned: defaultdict[str, dict[str, Any]],
         moved: set[str],
         terms: _Terms,
@@ -208,24 +208,24 @@ class Imports(Repository):
         piece = read(self._into(terms))
         key = source.unit(part, piece)
 
-        def looked(view: Unit) -> Outcome:
+        def compare_piece(view: Unit) -> Outcome:
             kind, revives = terms.of(source.name), terms.revives(part.key)
             look = UnitLookup(view, kind, key, revives, planned, "", *origin, moved)
-            return _compared(look, piece)
+            return _compare_unit(look, piece)
 
-        return self._viewing(looked)
+        return self._viewing(compare_piece)
 
-    def _imported(self, receipt: Receipt, part: Part, terms: _Terms, tally: Tally, read: Read) -> Outcome:
+    def _import_part(self, receipt: Receipt, part: SourceUnit, terms: _Terms, tally: Tally, read: Read) -> Outcome:
         valid.identifier("name", part.key)
         piece = read(self._into(terms))
         key = KINDS[receipt.scope].unit(part, piece)
 
-        def stored(view: Unit) -> Outcome:
+        def store_piece(view: Unit) -> Outcome:
             steps.confirm(view, receipt)
             kind, revives = terms.of(receipt.scope), terms.revives(part.key)
             origin = receipt.policy["source"], receipt.policy["file"]
             look = UnitLookup(view, kind, key, revives, defaultdict(dict), receipt.id, *origin, tally.moved)
-            done = _compared(look, piece)
+            done = _compare_unit(look, piece)
             if done.outcome in STORED:
                 piece.store(view, done.outcome)
                 pieces.note(look, piece, done.outcome, receipt.id, self._now())
@@ -234,16 +234,16 @@ class Imports(Repository):
                 pieces.note_read(look)
             return done
 
-        return storing.retry_storing(partial(self._writing, stored, repeatable=True))
+        return storing.retry_storing(partial(self._writing, store_piece, repeatable=True))
 
 
-def _compared(look: UnitLookup, piece: Piece) -> Outcome:
+def _compare_unit(look: UnitLookup, piece: ImportUnit) -> Outcome:
     """Compare a unit with the store and return the outcome.
 
     If the unit proves that its source has moved, record that.
     """
-    outcome, rows, noticed = piece.compared(look)
-    kept = piece.kept
+    outcome, rows, noticed = piece.compare(look)
+    kept = piece.kept_differences
     if outcome == "unchanged" and pieces.is_same(look, piece):  # with another digest it is an older state: no proof
         origins.note_moved(look)
     elif outcome == "pruned":
@@ -252,7 +252,7 @@ def _compared(look: UnitLookup, piece: Piece) -> Outcome:
     return Outcome(outcome, rows, noticed, kept)
 
 
-def _parts(source: Kind, place: Place, tally: Tally) -> Generator[Part]:
+def _parts(source: Kind, place: Place, tally: Tally) -> Generator[SourceUnit]:
     """Yield the parts of a source. If a file is written while it is read, open it again for the remaining units.
 
     A unit that is written during each reading fails, so that each opening makes progress. The source is also opened
@@ -285,7 +285,7 @@ class _Terms(NamedTuple):
         return kind if self.scope is None else f"{kind} {self.scope}"
 
     @property
-    def named(self) -> tuple[str, ...]:
+    def revived_names(self) -> tuple[str, ...]:
         """Return the names of the units to revive."""
         return () if isinstance(self.revive, bool) else self.revive
 
@@ -296,10 +296,12 @@ class _Terms(NamedTuple):
 
 def _terms(revive: Any, lenient: Any, limit: Any, scope: Any) -> _Terms:
     most = None if limit is None else valid.number("limit", limit, least=1)
-    return _Terms(_revived(revive), valid.flag("lenient", lenient), most, valid.optional("scope", scope, _SCOPE_BYTES))
+    return _Terms(
+        _check_revive(revive), valid.flag("lenient", lenient), most, valid.optional("scope", scope, _SCOPE_BYTES)
+    )
 
 
-def _revived(value: Any) -> bool | tuple[str, ...]:
+def _check_revive(value: Any) -> bool | tuple[str, ...]:
     """Check ``revive``. Returns a bool for all units, or the names of the units to import again."""
     if isinstance(value, bool):
         return value
@@ -308,7 +310,7 @@ def _revived(value: Any) -> bool | tuple[str, ...]:
     return tuple(valid.identifier("revive", one) for one in value)
 
 
-def _shown(place: Place) -> str:
+def _source_name(place: Place) -> str:
     """Return the source as receipts name it: an absolute path, or a URL without its password."""
     return storable(os.path.abspath(place) if isinstance(place, Path) else str(place), 4_000)  # noqa: PTH100 - no link
 

@@ -26,11 +26,11 @@ from lastlight_state.conversations.arguments import (
     SessionTree,
 )
 from lastlight_state.errors import Conflict, InvalidValue
-from lastlight_state.keys import composed
+from lastlight_state.keys import compose_key
 from lastlight_state.maintenance.imports import foreign
 from lastlight_state.maintenance.imports.drafts import Draft
 from lastlight_state.maintenance.imports.foreign import Foreign, Row, key_text
-from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece
+from lastlight_state.maintenance.imports.pieces import ImportTarget, ImportUnit, Kind, SourceUnit
 from lastlight_state.maintenance.imports.run_folders import moment_of
 from lastlight_state.maintenance.imports.session_trees import piece_of
 
@@ -46,20 +46,20 @@ def found_at(path: Path) -> bool:
     return foreign.holds(path, lambda source: foreign.has(source, _TABLES))
 
 
-def parts(path: Path) -> Generator[Part]:
+def parts(path: Path) -> Generator[SourceUnit]:
     """Yield the sessions, including those that only items name, and then the rows and columns that are not imported."""
-    with foreign.opened(path) as source:
+    with foreign.open_file(path) as source:
         if not foreign.has(source, _TABLES):
             raise Conflict(f"{str(path)!r:.200} has not the tables {_NAMES}", code="unknown_source")
         rows = {row["session_id"]: row for row in source.rows(_SESSIONS)}
         named = dict.fromkeys(chain(rows, source.values(_ITEMS, "session_id")))
         for name in sorted(named, key=repr):
-            yield Part(key_text(name), partial(_piece, source, name, rows.get(name)))
-        yield from foreign.left(source, _TABLES)
+            yield SourceUnit(key_text(name), partial(_piece, source, name, rows.get(name)))
+        yield from foreign.unread_tables(source, _TABLES)
         yield from foreign.unknown(source, {table: columns.split() for table, columns in _TABLES.items()})
 
 
-def _piece(source: Foreign, name: Any, row: Row | None, into: ImportTarget) -> Piece:
+def _piece(source: Foreign, name: Any, row: Row | None, into: ImportTarget) -> ImportUnit:
     return piece_of(partial(_draft, source, name, row, into.scope or _SCOPE))(into)
 
 
@@ -67,7 +67,7 @@ def _draft(source: Foreign, name: Any, row: Row | None, scope: str, lenient: boo
     if not isinstance(name, str):
         raise InvalidValue(f"{_SESSIONS}.session_id", f"expected text, got {type(name).__name__}")
     items = list(source.rows(_ITEMS, "WHERE session_id = ? ORDER BY id", [name]))
-    key, noticed = composed(scope, _WORD, name), Counter[str]()
+    key, noticed = compose_key(scope, _WORD, name), Counter[str]()
     messages = list(_messages(key, items, noticed, lenient=lenient))
     times = [moment for one in [*([row] if row else []), *items] if (moment := moment_of(one["created_at"]))]
     begun = min(times, default=None)
@@ -96,7 +96,7 @@ def _messages(session: str, items: list[Row], noticed: Counter[str], *, lenient:
             if isinstance(text, str):
                 codec.check_text(f"{where}.message_data", text)
             item = json.loads(text)
-            content = runtime.packed(item)
+            content = runtime.pack_item(item)
         except (TypeError, ValueError, RecursionError, InvalidValue) as error:
             if not lenient:
                 raise InvalidValue(f"{where}.message_data", "is not JSON") from error

@@ -29,7 +29,7 @@ def mark(*key: Any) -> str:
     return hashlib.sha256(ascii(key).encode()).hexdigest()[:16]
 
 
-def joined(stretches: Sequence[Sequence[int]], numbers: Iterable[int]) -> list[list[int]]:
+def extend_ranges(stretches: Sequence[Sequence[int]], numbers: Iterable[int]) -> list[list[int]]:
     """Return ranges with further numbers added. A range is its first and last number; adjacent ranges are merged."""
     found: list[list[int]] = []
     for first, last in sorted([*((one[0], one[1]) for one in stretches), *((one, one) for one in set(numbers))]):
@@ -50,7 +50,7 @@ def order(ids: Sequence[str]) -> list[Any]:
     return [len(ids), mark(*ids), ids[-1] if ids else None]
 
 
-def beginning(ids: Sequence[str], known: Sequence[Any] | None) -> Sequence[str]:
+def leading_ids(ids: Sequence[str], known: Sequence[Any] | None) -> Sequence[str]:
     """Return the leading ids of an order that the last import recorded.
 
     Return none if the order no longer begins with them.

@@ -15,12 +15,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state import codec
-from lastlight_state.clock import spelled
+from lastlight_state.clock import parse_foreign_time
 from lastlight_state.conversations.runtime import SOURCE
 from lastlight_state.db import valid
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance.imports.lenient import ADAPTED, as_text, decoded
+from lastlight_state.maintenance.imports.lenient import ADAPTED, as_text, decode_json
 
 # The part of a row that has no column here: unknown columns of the source, and values that a lenient import adapts.
 # `SOURCE` has the unknown columns. `ADAPTED` has the texts of refused values, whose fields are then empty. `ESCAPED`
@@ -76,7 +76,7 @@ class ExtraFields:
             else:
                 self.others[name] = found
 
-    def told(self, where: str, place: Any, max_bytes: int) -> Any:
+    def add_to(self, where: str, place: Any, max_bytes: int) -> Any:
         """Return ``place``, the value of a JSON column, with the collected values added.
 
         If ``place`` is not an object, or if the result would be too large, the columns are only counted. Raises
@@ -134,13 +134,13 @@ def row_of(table: sa.Table, found: Row, checks: Mapping[str, Check], aside: Extr
     """
     where = f"{table.name} {found[table.primary_key.columns[0].name]!s:.80}"
     return {
-        name: _checked(f"{where}.{name}", table.c[name], found[name], check, aside)
+        name: _check_cell(f"{where}.{name}", table.c[name], found[name], check, aside)
         for name, check in checks.items()
         if name in found
     }
 
 
-def _checked(where: str, column: sa.Column[Any], value: Any, check: Check, aside: ExtraFields) -> Any:
+def _check_cell(where: str, column: sa.Column[Any], value: Any, check: Check, aside: ExtraFields) -> Any:
     if value is None:
         if not column.nullable:
             raise InvalidValue(where, "must not be NULL")
@@ -148,7 +148,7 @@ def _checked(where: str, column: sa.Column[Any], value: Any, check: Check, aside
     kind = getattr(check, "func", check)
     try:
         if kind is _json and aside.lenient:
-            return check(where, codec.encode_bytes(where, decoded(where, value, aside.noticed)))
+            return check(where, codec.encode_bytes(where, decode_json(where, value, aside.noticed)))
         return check(where, value)
     except InvalidValue:
         if not aside.lenient or kind not in (_FREE if column.nullable else _TEXTS):
@@ -219,7 +219,7 @@ def flag(where: str, value: Any) -> bool:
 
 def time(where: str, value: Any) -> datetime:
     """Parse ISO text as a time, in UTC if the text names no zone."""
-    moment = spelled(value)
+    moment = parse_foreign_time(value)
     if moment is None:
         raise InvalidValue(where, "expected a day and a time of day as ISO 8601 text")
     return moment

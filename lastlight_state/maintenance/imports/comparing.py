@@ -66,7 +66,10 @@ def branch_differences(view: Unit, session_id: str, plans: Sequence[BranchPlan])
         if branch is None:
             continue
         here = vars(branch)
-        given: Row = {**plan.row, "node_metadata": statements.kept(branch.node_metadata, plan.row["node_metadata"])}
+        given: Row = {
+            **plan.row,
+            "node_metadata": statements.keep_fork_keys(branch.node_metadata, plan.row["node_metadata"]),
+        }
         names = [name for name in _BRANCH_FIELDS if _differs(name, here[name], given[name])]
         if names:
             found[plan.row["id"]] = {name: given[name] for name in names}
@@ -142,15 +145,15 @@ class SessionDifference:
     removed_messages: set[str] = field(default_factory=set)
 
 
-def compared(
+def compare_session(
     look: UnitLookup, plan: Plan, bodies: dict[str, MessageDraft], pool: Pool | None, stored: ConversationSession | None
 ) -> SessionDifference:
     """Compare a session of a source with the stored session ``stored``, if there is one.
 
     Raises `AlreadyExists` for a branch of another session, and for a message whose id another message has.
     """
-    found, base = SessionDifference(), ImportedVersions.of(pieces.known(look) if stored is not None else None)
-    here = [] if stored is None else _linked(look.view, stored.progression_id)
+    found, base = SessionDifference(), ImportedVersions.of(pieces.known_digest(look) if stored is not None else None)
+    here = [] if stored is None else _linked_messages(look.view, stored.progression_id)
     pooled, is_shared = set(here), pool is not None
     is_elsewhere = bool(base.source) and not origins.is_of_source(look)
     _refuse_other(plan, base, pool, is_elsewhere=is_elsewhere)
@@ -186,7 +189,7 @@ def _refuse_other(plan: Plan, base: ImportedVersions, pool: Pool | None, *, is_e
     """
     given: dict[str, Sequence[str]] = {branch.row["id"]: branch.order for branch in plan.branches}
     given |= {"": pool.ids} if pool is not None else {}
-    stands = {one for one, had in base.source.items() if one in given and brought.beginning(given[one], had)}
+    stands = {one for one, had in base.source.items() if one in given and brought.leading_ids(given[one], had)}
     missing = {one for one, had in base.source.items() if one not in given or (had[0] and one not in stands)}
     branches = base.source.keys() - {""}
     is_another = bool(branches and plan.branches) and not stands and branches.isdisjoint(given)
@@ -296,12 +299,12 @@ def messages(
     ``is_same`` tells whether a stored row and a body are one message, and not two with the same id.
     """
 
-    def met(stored: Message, body: MessageDraft, differing: list[str]) -> None:
+    def handle_difference(stored: Message, body: MessageDraft, differing: list[str]) -> None:
         if not is_same(stored, body):
             refuse(stored.id, differing)
         _follow(look, found, stored)
 
-    return new_messages(look.view, bodies, look.planned["messages"], met)
+    return new_messages(look.view, bodies, look.planned["messages"], handle_difference)
 
 
 def refuse(message_id: str, differing: list[str]) -> None:
@@ -351,7 +354,7 @@ def _follow(look: UnitLookup, found: SessionDifference, stored: Message) -> None
         found.kept.append(f"message {message_id}")
 
 
-def _linked(view: Unit, progression_id: str) -> list[str]:
+def _linked_messages(view: Unit, progression_id: str) -> list[str]:
     return view.values(orders.LINKED, {"progression_id": progression_id})
 
 

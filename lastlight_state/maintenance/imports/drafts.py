@@ -15,8 +15,8 @@ from lastlight_state.conversations.arguments import NewMessage, Reason, SessionT
 from lastlight_state.conversations.records import Branch, Message
 from lastlight_state.conversations.shared import branching, storing
 from lastlight_state.conversations.tables import BRANCHES, MESSAGES, PROGRESSIONS, SESSIONS, TRANSITIONS
-from lastlight_state.db.rows.statements import bind, prepared
-from lastlight_state.db.rows.writes import listed
+from lastlight_state.db.rows.statements import bind, statement_of
+from lastlight_state.db.rows.writes import elements_table
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.maintenance.imports import brought
 
@@ -36,33 +36,41 @@ _s, _b = SESSIONS.c, BRANCHES.c
 
 _changed_at = bind("at", _s.updated_at)
 #: Raises a session's ``updated_at`` to the time of appended rows. It never lowers the time.
-TOUCH = prepared(
+TOUCH = statement_of(
     sa.update(SESSIONS)
     .where(_s.id == bind("session_id", _s.id), _s.updated_at < _changed_at)
     .values(updated_at=_changed_at)
     .returning(_s.id)
 )
-HEADS = prepared(
+HEADS = statement_of(
     sa.select(_b.id, _b.session_id, _b.progression_id, _b.forked_at_ord).where(
-        AmongFew(_b.id, sa.select(member_of(listed("ids").c.value, "id")))
+        AmongFew(_b.id, sa.select(member_of(elements_table("ids").c.value, "id")))
     ),
     StoredBranch,
 )
-ORDERS_THERE = prepared(
-    sa.select(PROGRESSIONS.c.id).where(AmongFew(PROGRESSIONS.c.id, sa.select(member_of(listed("ids").c.value, "id"))))
-)
-MESSAGES_THERE = prepared(
-    sa.select(*storing.COLUMNS).where(AmongFew(MESSAGES.c.id, sa.select(member_of(listed("ids").c.value, "id")))),
-    Message,
-)
-ORDER_VERSION = prepared(sa.select(PROGRESSIONS.c.version).where(PROGRESSIONS.c.id == bind("id", PROGRESSIONS.c.id)))
-#: Finds the stored changes of status with these ids, and their sessions.
-CHANGES_THERE = prepared(
-    sa.select(TRANSITIONS.c.id, TRANSITIONS.c.session_id).where(
-        AmongFew(TRANSITIONS.c.id, sa.select(member_of(listed("ids").c.value, "id")))
+ORDERS_THERE = statement_of(
+    sa.select(PROGRESSIONS.c.id).where(
+        AmongFew(PROGRESSIONS.c.id, sa.select(member_of(elements_table("ids").c.value, "id")))
     )
 )
-BRANCHES_OF = prepared(sa.select(*branching.COLUMNS).where(_b.session_id == bind("session_id", _b.session_id)), Branch)
+MESSAGES_THERE = statement_of(
+    sa.select(*storing.COLUMNS).where(
+        AmongFew(MESSAGES.c.id, sa.select(member_of(elements_table("ids").c.value, "id")))
+    ),
+    Message,
+)
+ORDER_VERSION = statement_of(
+    sa.select(PROGRESSIONS.c.version).where(PROGRESSIONS.c.id == bind("id", PROGRESSIONS.c.id))
+)
+#: Finds the stored changes of status with these ids, and their sessions.
+CHANGES_THERE = statement_of(
+    sa.select(TRANSITIONS.c.id, TRANSITIONS.c.session_id).where(
+        AmongFew(TRANSITIONS.c.id, sa.select(member_of(elements_table("ids").c.value, "id")))
+    )
+)
+BRANCHES_OF = statement_of(
+    sa.select(*branching.COLUMNS).where(_b.session_id == bind("session_id", _b.session_id)), Branch
+)
 
 
 # The versions that an import leaves of a session. They show the next import what has changed here since.

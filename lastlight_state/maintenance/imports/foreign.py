@@ -20,7 +20,7 @@ from lastlight_state.backends.facts import Unreadable
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, BackendUnavailable, Conflict, InvalidValue, StateError
 from lastlight_state.files.jsonl import files
-from lastlight_state.maintenance.imports.pieces import ImportTarget, Part, Piece
+from lastlight_state.maintenance.imports.pieces import ImportTarget, ImportUnit, SourceUnit
 from lastlight_state.special_files import open_binary
 
 # Copies bytes of a source file: reads them in blocks, and checks them by their digest.
@@ -102,8 +102,8 @@ class Foreign:
         names = self.columns(table)
         if not names:
             return
-        listed = ", ".join(quoted(name) for name in names)
-        for values in self.read(f"SELECT {listed} FROM {quoted(table)} {rest}", given):
+        listed = ", ".join(quote_name(name) for name in names)
+        for values in self.read(f"SELECT {listed} FROM {quote_name(table)} {rest}", given):
             yield dict(zip(names, values, strict=True))
 
     def among(self, table: str, column: str, keys: Sequence[Any]) -> Iterator[Row]:
@@ -116,25 +116,25 @@ class Foreign:
                 raise InvalidValue(f"{table}.{column}", f"expected text, got {type(key).__name__}")
             codec.check_text(f"{table}.{column}", key)
         listed = codec.encode_sound(list(keys)).decode()
-        return self.rows(table, f"WHERE {quoted(column)} IN (SELECT value FROM json_each(?))", (listed,))
+        return self.rows(table, f"WHERE {quote_name(column)} IN (SELECT value FROM json_each(?))", (listed,))
 
     def values(self, table: str, column: str) -> Iterator[Any]:
         """Yield the distinct values of a column in order, without NULL. If there is no such column, yield nothing."""
         if column in self.columns(table):
-            name = quoted(column)
+            name = quote_name(column)
             for (value,) in self.read(
-                f"SELECT DISTINCT {name} FROM {quoted(table)} WHERE {name} IS NOT NULL ORDER BY {name}", ()
+                f"SELECT DISTINCT {name} FROM {quote_name(table)} WHERE {name} IS NOT NULL ORDER BY {name}", ()
             ):
                 yield value
 
     def count(self, table: str, column: str, key: Any) -> int:
         """Return how many rows have this value in a column."""
-        statement = f"SELECT count(1) FROM {quoted(table)} WHERE {quoted(column)} = ?"
+        statement = f"SELECT count(1) FROM {quote_name(table)} WHERE {quote_name(column)} = ?"
         return int(next(iter(self.read(statement, (key,))))[0])
 
     def confirm(self) -> None:
         """Raise `Conflict` ``damaged_source`` if another program has written the file since it was opened."""
-        if self._checkout.backend.disturbed:
+        if self._checkout.backend.is_disturbed:
             raise SourceWritten("the source was written while it was read: import it again", code="damaged_source")
 
     def read(self, sql: str, given: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:
@@ -148,14 +148,14 @@ class Foreign:
                 codec.check_text("a name or id of the source", text)
         try:
             for row in self._checkout.backend.stream(self._checkout, sql, given, ()):
-                yield [_escaped(value) for value in row] if Unreadable in map(type, row) else row
+                yield [_escape_value(value) for value in row] if Unreadable in map(type, row) else row
         except StateError as error:
             self.confirm()
-            raise damaged("the source", error) from error
+            raise damaged_source("the source", error) from error
 
 
 @contextmanager
-def opened(path: Path, options: Options = _AT_REST, *, follow: bool = True) -> Iterator[Foreign]:
+def open_file(path: Path, options: Options = _AT_REST, *, follow: bool = True) -> Iterator[Foreign]:
     """Open a file for reading, in one snapshot.
 
     Pass ``follow=False`` for a file inside a folder that the caller named: then a link in its place is refused.
@@ -173,10 +173,10 @@ def readable(name: str) -> Iterator[None]:
     try:
         yield
     except BackendError as error:
-        raise damaged(name, error) from error
+        raise damaged_source(name, error) from error
 
 
-def damaged(name: str, problem: object) -> Conflict:
+def damaged_source(name: str, problem: object) -> Conflict:
     """Return the error for a source, or for one of its files, that cannot be read."""
     return Conflict(f"{name} cannot be read: {problem}", code="damaged_source")
 
@@ -192,7 +192,7 @@ def holds(path: Path, is_known: Callable[[Foreign], bool]) -> bool:
         return False
     for tries_left in reversed(range(_LOOKS)):
         try:
-            with opened(path) as source:
+            with open_file(path) as source:
                 if is_known(source):
                     return True
                 source.confirm()
@@ -203,37 +203,37 @@ def holds(path: Path, is_known: Callable[[Foreign], bool]) -> bool:
     return False
 
 
-def left(source: Foreign, read: Collection[str]) -> Iterator[Part]:
+def unread_tables(source: Foreign, read: Collection[str]) -> Iterator[SourceUnit]:
     """Yield a part with the number of rows for each table that has rows and is not in ``read``."""
     for name in source.tables():
         if name not in read and not name.startswith("sqlite_"):
-            yield from counted(source, name)
+            yield from unstored_rows(source, name)
 
 
-def counted(source: Foreign, table: str, condition: str = "true") -> Iterator[Part]:
+def unstored_rows(source: Foreign, table: str, condition: str = "true") -> Iterator[SourceUnit]:
     """Yield a part with the number of a table's rows that cannot be stored, if there are any.
 
     If the table cannot be read, the part is a unit that fails.
     """
     try:
-        [(count,)] = source.read(f"SELECT count(1) FROM {quoted(table)} WHERE {condition}")
+        [(count,)] = source.read(f"SELECT count(1) FROM {quote_name(table)} WHERE {condition}")
     except StateError as error:
-        yield Part(table, partial(_refused, error))
+        yield SourceUnit(table, partial(_raise_error, error))
     else:
         if count:
-            yield Part(table, None, left=int(count))
+            yield SourceUnit(table, None, left=int(count))
 
 
-def unknown(source: Foreign, known: Mapping[str, Collection[str]]) -> Iterator[Part]:
+def unknown(source: Foreign, known: Mapping[str, Collection[str]]) -> Iterator[SourceUnit]:
     """Yield a part for each unknown column of these tables that has values, with the number of rows that have one."""
     for table, columns in known.items():
         for name in source.columns(table):
             if name not in columns:
-                for part in counted(source, table, f"{quoted(name)} IS NOT NULL"):
+                for part in unstored_rows(source, table, f"{quote_name(name)} IS NOT NULL"):
                     yield replace(part, key=f"{table}.{name}")
 
 
-def _refused(error: StateError, _: ImportTarget) -> Piece:
+def _raise_error(error: StateError, _: ImportTarget) -> ImportUnit:
     raise error
 
 
@@ -284,10 +284,10 @@ def is_sqlite(path: Path) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-def _escaped(value: Any) -> Any:
+def _escape_value(value: Any) -> Any:
     return value.raw.decode("utf-8", "surrogateescape") if isinstance(value, Unreadable) else value
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return a name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'

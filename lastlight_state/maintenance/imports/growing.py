@@ -17,7 +17,7 @@ from lastlight_state.db.rows.writes import as_list
 from lastlight_state.maintenance.imports import brought, comparing, drafts as sql, origins, pieces
 from lastlight_state.maintenance.imports.comparing import SessionDifference
 from lastlight_state.maintenance.imports.drafts import GaveLater, ImportedVersions
-from lastlight_state.maintenance.imports.pieces import Piece, UnitLookup
+from lastlight_state.maintenance.imports.pieces import ImportUnit, UnitLookup
 
 # A source file numbers its messages itself. So two files can have the same ids for different messages, and so can a
 # file that was begun anew. A session belongs to the source if it began at the same time, if both have a message in
@@ -50,18 +50,18 @@ class LastImport:
         return cls(known[:2], *known[2:5]) if known else cls((0, ""), iso_text(stored.created_at), -1, "")
 
 
-def told(plan: Plan, known: Sequence[Any] | None) -> Sequence[Any]:
+def ledger_record(plan: Plan, known: Sequence[Any] | None) -> Sequence[Any]:
     """Return the session's new record for the ledger. ``known`` is the previous record."""
     [branch] = plan.branches
     number, at = known[3:5] if known else (-1, "")
     if branch.order and _number(branch, branch.order[-1]) >= number:
         number, at = _number(branch, branch.order[-1]), iso_text(branch.bodies[branch.order[-1]]["created_at"])
-    return [*brought.order(_said(branch))[:2], iso_text(plan.session["created_at"]), number, at]
+    return [*brought.order(_message_digests(branch))[:2], iso_text(plan.session["created_at"]), number, at]
 
 
-def compared(
+def compare_session(
     look: UnitLookup,
-    piece: Piece,
+    piece: ImportUnit,
     plan: Plan,
     stored: ConversationSession,
     bodies: Mapping[str, MessageDraft],
@@ -73,7 +73,7 @@ def compared(
     source.
     """
     found, [branch] = SessionDifference(), plan.branches
-    branch_id, base = branch.row["id"], ImportedVersions.of(pieces.known(look))
+    branch_id, base = branch.row["id"], ImportedVersions.of(pieces.known_digest(look))
     last = LastImport.of(base.source.get(branch_id), stored)
     is_here = bool(look.view.rows(sql.HEADS, {"ids": as_list([{"id": branch_id}])}))
     order = branching.whole_order(look.view, branch_id) if is_here else []
@@ -82,7 +82,7 @@ def compared(
     if not is_here and branch_id in base.source and not look.revives:  # deleted here
         found.gone, found.kept_messages = {branch_id}, set(bodies)
         return found
-    new = _following(look, piece, branch, order, last)
+    new = _new_ids(look, piece, branch, order, last)
     removed = set(branch.order) - {*order, *new}
 
     def is_same(row: Message, _: MessageDraft) -> bool:
@@ -97,7 +97,7 @@ def compared(
 
 
 def _refuse_other(
-    look: UnitLookup, piece: Piece, plan: Plan, last: LastImport, stored: Sequence[str], *, may_go_on: bool
+    look: UnitLookup, piece: ImportUnit, plan: Plan, last: LastImport, stored: Sequence[str], *, may_go_on: bool
 ) -> None:
     """Raise `AlreadyExists` if the session is not the one of the last import."""
     [branch], began = plan.branches, iso_text(plan.session["created_at"])
@@ -113,13 +113,13 @@ def _refuse_other(
         pieces.refuse_other(piece, f"had no messages at its last import, and {origins.came_from(look)}{_BESIDE}")
     if began != last.began:
         pieces.refuse_other(piece, _ANEW)
-    is_told = not last.order[0] or bool(brought.beginning(_said(branch), last.order))
+    is_told = not last.order[0] or bool(brought.leading_ids(_message_digests(branch), last.order))
     if branch.order and set(stored).isdisjoint(branch.order) and (stored or not is_told):
         pieces.refuse_other(piece, _ELSE)
 
 
-def _following(
-    look: UnitLookup, piece: Piece, branch: BranchPlan, stored: Sequence[str], last: LastImport
+def _new_ids(
+    look: UnitLookup, piece: ImportUnit, branch: BranchPlan, stored: Sequence[str], last: LastImport
 ) -> Sequence[str]:
     """Return the ids of the source's messages to add.
 
@@ -142,6 +142,6 @@ def _number(branch: BranchPlan, message_id: str) -> int:
     return int(number) if name == branch.row["id"] and number.isascii() and number.isdecimal() else -1
 
 
-def _said(branch: BranchPlan) -> list[str]:
+def _message_digests(branch: BranchPlan) -> list[str]:
     """Return the ids of a branch's messages, each with a digest of its content."""
     return [f"{one} {codec.digest(branch.bodies[one]['content'])}" for one in branch.order]

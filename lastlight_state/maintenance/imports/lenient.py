@@ -31,7 +31,7 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports.drafts import Change, Draft
 
 #: All tables of conversations have the same size limits for ``extra``.
-_MOST = limits_of(MESSAGES)
+_LIMITS = limits_of(MESSAGES)
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ _BLANK: dict[str, Any] = {"content": {}, "role": "unknown"}
 _FIELD = re.compile(r"\w+\.(\w+)(?:\.(\w+))?")
 
 
-def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
+def decode_json(where: str, text: Any, noticed: Counter[str] | None) -> Any:
     """Return the value of a JSON text.
 
     With ``noticed``, NaN and numbers too large for a float are read as texts, and counted.
@@ -97,30 +97,30 @@ def with_text(extra: Any, field: str, value: Any, noticed: Counter[str]) -> dict
     texts = kept.pop(ADAPTED) if isinstance(kept.get(ADAPTED), dict) else {}
     if field == "extra":
         kept, value = {}, kept
-    text, room = as_text(value), _MOST.extra - _written({**kept, ADAPTED: texts}) - _ROOM
+    text, room = as_text(value), _LIMITS.extra - _json_size({**kept, ADAPTED: texts}) - _ROOM
     noticed[ADAPTED] += 1
-    if (cut := _beginning(text, room)) != text:
+    if (cut := _cut_text(text, room)) != text:
         noticed[CUT] += 1
         text = f"{cut}… (cut: {len(text.encode())} bytes)"
     return {**kept, ADAPTED: {**texts, field: text}}
 
 
-def _beginning(text: str, room: int) -> str:
+def _cut_text(text: str, room: int) -> str:
     """Return the longest beginning of a text that takes at most ``room`` bytes as JSON."""
     data = text.encode()
     size = len(data)
-    while size > 0 and (written := _written(text)) > room:
+    while size > 0 and (written := _json_size(text)) > room:
         size = max(0, min(size - 1, size * room // written))
         text = data[:size].decode(errors="ignore")
     return text
 
 
-def _written(value: Any) -> int:
+def _json_size(value: Any) -> int:
     """Return the number of bytes that a value takes as JSON, even if its texts are not valid Unicode."""
     return len(json.dumps(value, ensure_ascii=False, default=repr).encode("utf-8", "surrogatepass"))
 
 
-def fitting(draft: Draft, now: datetime) -> Draft:
+def fit_draft(draft: Draft, now: datetime) -> Draft:
     """Return the draft with each refused value stored as text.
 
     Raises `InvalidValue` if a value cannot be stored as text.
@@ -138,10 +138,10 @@ def fitting(draft: Draft, now: datetime) -> Draft:
     def branch(one: BranchTree) -> BranchTree:
         given = replace(one.branch, system=message(one.branch.system))
         check = partial(statements.row_of, "-", now=now)
-        return BranchTree(_fitting(given, check, noticed), [message(some) for some in one.messages])
+        return BranchTree(_fit_record(given, check, noticed), [message(some) for some in one.messages])
 
     draft = _with_fitting_reasons(draft, noticed)
-    session = _fitting(draft.tree.session, lambda tried: session_checks.row(tried, now), noticed)
+    session = _fit_record(draft.tree.session, lambda tried: session_checks.row(tried, now), noticed)
     tree = replace(draft.tree, session=session, branches=[branch(one) for one in draft.tree.branches])
     return replace(draft, tree=tree, loose=tuple(message(one) for one in draft.loose), noticed=noticed)
 
@@ -160,7 +160,7 @@ def _with_fitting_reasons(draft: Draft, noticed: Counter[str]) -> Draft:
     def change(where: str, one: Change) -> Change:
         nonlocal session
         given = _ReasonWithExtra(**vars(one.why), extra={ADAPTED: one.texts})
-        why = _fitting(given, lambda tried: statuses.reason("reason", tried, one.status), noticed)
+        why = _fit_record(given, lambda tried: statuses.reason("reason", tried, one.status), noticed)
         for name, text in why.extra[ADAPTED].items():
             # the text was already counted
             session = replace(session, extra=with_text(session.extra, f"{where}.{name}", text, Counter()))
@@ -176,10 +176,10 @@ def _with_fitting_reasons(draft: Draft, noticed: Counter[str]) -> Draft:
 
 def fitting_message(one: NewMessage, now: datetime, noticed: Counter[str]) -> NewMessage:
     """Return the message with each refused value stored as text. Raises `InvalidValue` for a refused id."""
-    return _fitting(one, lambda tried: storing.draft("message", tried, now), noticed)
+    return _fit_record(one, lambda tried: storing.draft("message", tried, now), noticed)
 
 
-def _fitting(one: T, check: Callable[[T], Any], noticed: Counter[str]) -> T:
+def _fit_record(one: T, check: Callable[[T], Any], noticed: Counter[str]) -> T:
     """Return the record with each refused field empty, and the field's value stored as text in ``extra``."""
     tried: set[Any] = set()
     while True:
@@ -191,12 +191,12 @@ def _fitting(one: T, check: Callable[[T], Any], noticed: Counter[str]) -> T:
             if found is None or names in tried or names[0] in ("id", "system"):
                 raise
             tried.add(names)
-            one = _emptied(noticed, one, *names)
+            one = _empty_field(noticed, one, *names)
         else:
             return one
 
 
-def _emptied(noticed: Counter[str], one: Any, name: str, inner: str | None) -> Any:
+def _empty_field(noticed: Counter[str], one: Any, name: str, inner: str | None) -> Any:
     value = getattr(one, name)
     if is_dataclass(value) and inner is not None:
         extra = with_text(one.extra, inner, getattr(value, inner), noticed)

@@ -31,10 +31,10 @@ from lastlight_state.files.run_log import paths, storage
 from lastlight_state.files.run_log.states import INDEX
 from lastlight_state.files.run_log.tree import RunTree
 from lastlight_state.maintenance.imports import foreign, pieces
-from lastlight_state.maintenance.imports.foreign import is_sqlite, opened, readable
+from lastlight_state.maintenance.imports.foreign import is_sqlite, open_file, readable
 from lastlight_state.maintenance.imports.lenient import as_text
-from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece, UnitLookup, key_of
-from lastlight_state.maintenance.imports.run_logs import TABLE, LogPiece, indexed, single
+from lastlight_state.maintenance.imports.pieces import ImportTarget, ImportUnit, Kind, SourceUnit, UnitLookup, key_of
+from lastlight_state.maintenance.imports.run_logs import TABLE, LogPiece, indexed_piece, single
 from lastlight_state.special_files import DIRECTORY
 
 # Imported log files: how a file is compared with the stored file, and copied byte for byte.
@@ -48,28 +48,28 @@ _APPEND = os.O_RDWR | os.O_APPEND
 class CopyPiece:
     """A log file as it is at one moment. Lines that are appended later are left for the next import."""
 
-    kept: Sequence[str] = ()
+    kept_differences: Sequence[str] = ()
 
     def __init__(self, name: str, source: Path, projects: Path, tree: LogTree, target: Path) -> None:
         self._source, self._projects, self._tree, self._path = source, projects, tree, target
         self.target = (_RECORD, name)
         self._there: int | None = None
-        with _opened(source) as file:
+        with _open_regular(source) as file:
             found = os.fstat(file.fileno())
             self._size, self._changed = found.st_size, found.st_mtime_ns
             self.digest = foreign.range_digest(file, self._size)
 
-    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
+    def compare(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the file. A stored file that has more lines than the source is kept.
 
         Raises `AlreadyExists` for a file that is stored with other bytes.
         """
-        self._there, known = self._common(), pieces.known(look)
+        self._there, known = self._common(), pieces.known_digest(look)
         if self._there is None and pieces.is_brought(look.view, self.target):
             self._follow()
         is_new, is_removed = known is None, self._there is None and pieces.is_removed(look, self)
         if is_removed and not (is_new and any(self._elsewhere())):
-            self.kept = ("was removed here under another name",) if is_new else ()
+            self.kept_differences = ("was removed here under another name",) if is_new else ()
             return "pruned", Counter(), Counter()
         if self._there is not None and self._there >= self._size:
             return "imported" if is_new else "unchanged", Counter(), Counter(kept=int(known != self.digest))
@@ -119,7 +119,7 @@ class CopyPiece:
         Raises `AlreadyExists` if the stored bytes differ from those of the source.
         """
         try:
-            with _opened(self._path) as there, _opened(self._source) as here:
+            with _open_regular(self._path) as there, _open_regular(self._source) as here:
                 size = os.fstat(there.fileno()).st_size
                 common = min(size, self._size)
                 if foreign.range_digest(there, common) != foreign.range_digest(here, common):
@@ -129,24 +129,24 @@ class CopyPiece:
             return None
 
     @property
-    def _unfinished(self) -> str:
+    def _temporary_name(self) -> str:
         """Return the temporary name of the file while it is being written."""
         return f".{hashlib.sha256(os.fsencode(self._path.name)).hexdigest()}.tmp"
 
     def _clear(self, held: int) -> None:
         """Remove the temporary name. After a killed import it may be a second link to a log, so never write to it."""
         with suppress(FileNotFoundError):
-            os.unlink(self._unfinished, dir_fd=held)
+            os.unlink(self._temporary_name, dir_fd=held)
 
     def _create(self, held: int) -> None:
         """Write the file under its temporary name, then link it to its final name. Raises `Conflict` if that exists."""
-        name = self._unfinished
+        name = self._temporary_name
         try:
             with os.fdopen(files.opened_file(self._path.with_name(name), _NEW, base=files.ROOT), "wb") as to:
                 self._write(to, 0)
             os.link(name, self._path.name, src_dir_fd=held, dst_dir_fd=held)
         except FileExistsError:
-            raise self._lost() from None
+            raise self._write_conflict() from None
         finally:
             self._clear(held)
 
@@ -155,22 +155,22 @@ class CopyPiece:
         with os.fdopen(files.opened_file(self._path, _APPEND, base=files.ROOT), "ab") as to:
             files.acquire(to.fileno(), self._path, files.LOCK_TIMEOUT)
             if os.fstat(to.fileno()).st_size != begin:
-                raise self._lost()
+                raise self._write_conflict()
             self._write(to, begin)
 
     def _write(self, to: BinaryIO, begin: int) -> None:
-        with _opened(self._source) as file:
+        with _open_regular(self._source) as file:
             foreign.copy(file, to, begin, self._size, self.digest)
         to.flush()
         os.utime(to.fileno(), ns=(self._changed, self._changed))
         os.fsync(to.fileno())
 
-    def _lost(self) -> Conflict:
+    def _write_conflict(self) -> Conflict:
         return Conflict(f"{self.target[1]!r:.200} was written meanwhile", code="unique")
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _open_regular(path: Path) -> Iterator[BinaryIO]:
     """Open a regular file for reading, without following links. Raises `UnsafePath` for a link, and OSError."""
     try:
         descriptor = files.opened_file(path, os.O_RDONLY, base=files.ROOT)
@@ -200,7 +200,7 @@ def is_home(path: Path) -> bool:
     return next(tree.days(), None) is not None or bool(_home_names(tree.states)) or is_sqlite(tree.sessions / INDEX)
 
 
-def home_parts(path: Path) -> Generator[Part]:
+def home_parts(path: Path) -> Generator[SourceUnit]:
     """Yield the logs of a home, the oldest first, and then the snapshots.
 
     A snapshot in the older layout is ignored if the later layout has a snapshot of the same session.
@@ -212,32 +212,32 @@ def home_parts(path: Path) -> Generator[Part]:
             key = _text(os.path.relpath(file, tree.sessions)).removesuffix(
                 storage.SUFFIX
             )  # a log keeps its key when it is packed later
-            yield Part(key, partial(LogPiece, file))
+            yield SourceUnit(key, partial(LogPiece, file))
     newer: set[str] = set()
     index = tree.sessions / INDEX
     if os.path.lexists(index):
-        yield from _indexed(tree, index, newer)
+        yield from _snapshot_parts(tree, index, newer)
     for name in _home_names(tree.states, (paths.STATE_SUFFIX,)):
         key = f"{paths.STATE}/{_text(name.removesuffix(paths.STATE_SUFFIX))}"
-        yield Part(key, None if key in newer else partial(single, tree.states / name))
+        yield SourceUnit(key, None if key in newer else partial(single, tree.states / name))
 
 
-def _indexed(tree: RunTree, index: Path, seen: set[str]) -> Generator[Part]:
+def _snapshot_parts(tree: RunTree, index: Path, seen: set[str]) -> Generator[SourceUnit]:
     """Yield the snapshots of the later layout. If its database is unreadable, yield one unit that fails."""
     try:
         if index.is_symlink():
             raise UnsafePath(str(index), "must not be a symbolic link")
-        with readable(INDEX), opened(index, follow=False) as source:
+        with readable(INDEX), open_file(index, follow=False) as source:
             for row in source.rows(TABLE, "ORDER BY session_id"):
                 key = f"{paths.STATE}/{as_text(row.get('session_id'))}"
                 seen.add(key)
-                yield Part(key, partial(indexed, tree, source, row))
-            yield from foreign.left(source, {TABLE})
+                yield SourceUnit(key, partial(indexed_piece, tree, source, row))
+            yield from foreign.unread_tables(source, {TABLE})
     except StateError as error:
-        yield Part(INDEX, partial(_refused, error))
+        yield SourceUnit(INDEX, partial(_raise_error, error))
 
 
-def _refused(error: StateError, _: ImportTarget) -> Piece:
+def _raise_error(error: StateError, _: ImportTarget) -> ImportUnit:
     raise error
 
 
@@ -275,23 +275,23 @@ def found_at(path: Path) -> bool:
     return tree is not None and any(tree.logs(slug)[0] for slug in tree.slugs()[0])
 
 
-def parts(path: Path) -> Generator[Part]:
+def parts(path: Path) -> Generator[SourceUnit]:
     """Yield the files. Files in a session's folder come before its log, so that no line names a missing file."""
     tree = _tree(path)
     if tree is None:
         raise Conflict(f"{str(path)!r:.200} has no folder {PROJECTS}", code="unknown_source")
     slugs, others = tree.slugs()
-    yield from (Part("", None) for _ in range(others))
+    yield from (SourceUnit("", None) for _ in range(others))
     for slug in slugs:
         for name in _names(tree.projects / slug):
             if name.endswith(agent_log_paths.LOG_SUFFIX):
                 is_log = _is_agent(name) or agent_log_paths.session_of(name) is not None
-                yield _part(tree, (slug, name)) if is_log else Part("", None)
+                yield _part(tree, (slug, name)) if is_log else SourceUnit("", None)
             else:
                 yield from _companions(tree, slug, name)
 
 
-def _companions(tree: LogTree, slug: str, session_id: str) -> Generator[Part]:
+def _companions(tree: LogTree, slug: str, session_id: str) -> Generator[SourceUnit]:
     """Yield the files in the folder of a session. A folder without such files is ignored."""
     folder = tree.projects / slug / session_id
     found = [
@@ -300,12 +300,12 @@ def _companions(tree: LogTree, slug: str, session_id: str) -> Generator[Part]:
     found += [(agent_log_paths.RAW, name) for name in _names(folder / agent_log_paths.RAW) if _is_raw(name)]
     yield from (_part(tree, (slug, session_id, *one)) for one in found)
     if not found:
-        yield Part("", None)
+        yield SourceUnit("", None)
 
 
-def _part(tree: LogTree, names: tuple[str, ...]) -> Part:
+def _part(tree: LogTree, names: tuple[str, ...]) -> SourceUnit:
     key = key_of(names)
-    return Part(key, partial(_piece, tree, names, key))
+    return SourceUnit(key, partial(_piece, tree, names, key))
 
 
 def _piece(tree: LogTree, names: tuple[str, ...], key: str, into: ImportTarget) -> CopyPiece:

@@ -21,7 +21,7 @@ from lastlight_state.files.mailbox.folder import HEARTBEAT, INBOUND_DB, INBOX, O
 from lastlight_state.files.mailbox.models import MAILBOX
 from lastlight_state.files.mailbox.shared import files as shared_files, queries
 from lastlight_state.maintenance.imports import foreign, mailbox_sources as sources, pieces
-from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece, UnitLookup, key_of
+from lastlight_state.maintenance.imports.pieces import ImportTarget, ImportUnit, Kind, SourceUnit, UnitLookup, key_of
 from lastlight_state.special_files import DIRECTORY
 
 # Attachments of another program's mailbox: found with their digests, and copied byte for byte.
@@ -58,7 +58,7 @@ class Attachments:
     def __init__(self, session: Path) -> None:
         self._session = session
         self.others = sum(name not in _OURS and not _is_empty(session / name) for name in os.listdir(session))  # noqa: PTH208
-        self.found = [self._seen(*names) for names in self._files()]
+        self.found = [self._read_facts(*names) for names in self._files()]
 
     def copy(self, into: Path, directory_mode: int, file_mode: int) -> None:
         """Copy the attachments into a new session folder that nobody uses yet. Raises `Conflict` if one has changed."""
@@ -68,7 +68,7 @@ class Attachments:
             folder.mkdir(mode=files.PRIVATE_DIRECTORY)
             folder.chmod(directory_mode)
         for one in self.found:
-            with self._opened(one.names) as file, _made(into.joinpath(*one.names), file_mode) as to:
+            with self._open_file(one.names) as file, _create_file(into.joinpath(*one.names), file_mode) as to:
                 foreign.copy(file, to, 0, one.size, one.digest)
                 to.flush()
                 os.utime(to.fileno(), ns=(one.changed, one.changed))
@@ -78,12 +78,12 @@ class Attachments:
 
     def _files(self) -> Iterator[tuple[str, str, str]]:
         for box in _BOXES:
-            for message in self._listed(box):
-                for name in self._listed(box, message):
+            for message in self._list_names(box):
+                for name in self._list_names(box, message):
                     if self._is_file(box, message, name):
                         yield box, message, name
 
-    def _listed(self, *names: str) -> list[str]:
+    def _list_names(self, *names: str) -> list[str]:
         """Return the sorted names in a folder. None if it is missing, or if a file is in place of a message's folder.
 
         Raises `UnsafePath` if a box is not a folder.
@@ -107,7 +107,7 @@ class Attachments:
 
     def _is_file(self, *names: str) -> bool:
         try:
-            self._opened(names).close()
+            self._open_file(names).close()
         except OSError as error:
             if error.errno not in _ODD:
                 raise
@@ -115,18 +115,18 @@ class Attachments:
             return False
         return True
 
-    def _seen(self, *names: str) -> AttachmentFacts:
-        with self._opened(names) as file:
+    def _read_facts(self, *names: str) -> AttachmentFacts:
+        with self._open_file(names) as file:
             status = os.fstat(file.fileno())
             digest = foreign.range_digest(file, status.st_size)
         return AttachmentFacts((names[0], names[1], names[2]), status.st_size, digest, status.st_mtime_ns)
 
-    def _opened(self, names: tuple[str, ...]) -> BinaryIO:
+    def _open_file(self, names: tuple[str, ...]) -> BinaryIO:
         path = self._session.joinpath(*names)
         return os.fdopen(files.opened_file(path, os.O_RDONLY, base=self._session), "rb")
 
 
-def _made(path: Path, mode: int) -> BinaryIO:
+def _create_file(path: Path, mode: int) -> BinaryIO:
     file = os.fdopen(os.open(path, _NEW, files.PRIVATE_FILE), "wb")
     os.fchmod(file.fileno(), mode)
     return file
@@ -157,20 +157,20 @@ def piece(root: Path, group: str, session: str, into: ImportTarget) -> CopyPiece
 class CopyPiece:
     """A mailbox from another place. It is copied once. A mailbox that exists in the store is never overwritten."""
 
-    kept: Sequence[str] = ()
+    kept_differences: Sequence[str] = ()
 
     def __init__(self, place: Place, target: Place, into: ImportTarget) -> None:
         self._source, self._into, self._there = place.path, into, target
-        with sources.opened(place.path, sources.AT_REST) as files:
+        with sources.open_files(place.path, sources.AT_REST) as files:
             self._contents = sources.contents(files)
         self._attachments = Attachments(place.path)
         self.target = (MAILBOX, target.key)
         self.digest = _digest([self._contents.sums, [one[:3] for one in self._attachments.found]])
         self._is_there = False
 
-    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
+    def compare(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the mailbox. Raises `AlreadyExists` if another is stored or the source has changed."""
-        known, self._is_there = pieces.known(look), os.path.lexists(self._there.path)
+        known, self._is_there = pieces.known_digest(look), os.path.lexists(self._there.path)
         noticed = self._contents.noticed + Counter(other_files=self._attachments.others)
         if not self._is_there and pieces.is_removed(look, self):
             return "pruned", Counter(), Counter()
@@ -179,7 +179,7 @@ class CopyPiece:
             return "imported", rows + Counter({_COUNTED: 1}), noticed
         if known == self.digest:
             return "unchanged", Counter(), Counter()
-        if _noted(self._there) != self.digest:
+        if _noted_digest(self._there) != self.digest:
             why = "was not imported from this source" if known is None else "its source has changed since the import"
             raise AlreadyExists(*self.target, problem=f"is here, and {why}; it is left as it is")
         return "imported", Counter(), noticed + Counter(kept=1)
@@ -193,7 +193,7 @@ class CopyPiece:
 
     def _furnish(self, made: Path) -> None:
         directory_mode, file_mode = MODES[self._into.settings.mailbox_mode]
-        with sources.opened(self._source, sources.AT_REST) as files:
+        with sources.open_files(self._source, sources.AT_REST) as files:
             for name, file in files.items():
                 file.unit.backend.snapshot(file.unit.checkout, made / name)
         for name in files:
@@ -207,8 +207,10 @@ class CopyPiece:
 
     def _refuse_differing(self, made: Path) -> None:
         """Raise `Conflict` if the copied rows differ from the rows that were read, in the columns of the source."""
-        with sources.opened(made, sources.AT_REST) as files:
-            copied = {name: sources.summed(file, self._contents.shapes.get(name, {})) for name, file in files.items()}
+        with sources.open_files(made, sources.AT_REST) as files:
+            copied = {
+                name: sources.file_checksum(file, self._contents.shapes.get(name, {})) for name, file in files.items()
+            }
         if copied != self._contents.sums:
             raise Conflict("the source was changed while it was read: import it again", code="damaged_source")
 
@@ -225,17 +227,17 @@ class AdoptedPiece:
     Its later messages count as no change.
     """
 
-    kept: Sequence[str] = ()
+    kept_differences: Sequence[str] = ()
 
     def __init__(self, place: Place, into: ImportTarget) -> None:
         self._there, self._into = place, into
         self.target = (MAILBOX, place.key)
         self.digest = _digest(["adopted", place.key])
 
-    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
+    def compare(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the mailbox. Raises `InvalidValue` for files that cannot be completed."""
-        with sources.opened(self._there.path, sources.SHARED) as files:
-            if pieces.known(look) == self.digest and self._is_whole(files):
+        with sources.open_files(self._there.path, sources.SHARED) as files:
+            if pieces.known_digest(look) == self.digest and self._is_whole(files):
                 return "unchanged", Counter(), Counter()
             return "imported", Counter({_COUNTED: 1}), sources.contents(files).noticed
 
@@ -254,9 +256,9 @@ def _ensure(place: Place, into: ImportTarget) -> None:
     Mailboxes(place.root, settings=into.settings).ensure(place.group, place.session)
 
 
-def _noted(place: Place) -> str | None:
+def _noted_digest(place: Place) -> str | None:
     """Return the digest of the source from which a mailbox was copied. None if it is not a copy or is unreadable."""
-    with suppress(StateError), foreign.opened(place.inbound, sources.SHARED, follow=False) as file:
+    with suppress(StateError), foreign.open_file(place.inbound, sources.SHARED, follow=False) as file:
         return queries.find(file.unit, models.INBOUND, _IMPORTED)
     return None
 
@@ -284,7 +286,7 @@ def found_at(path: Path) -> bool:
     return _is_session(path) or _root(path) is not None
 
 
-def parts(path: Path) -> Generator[Part]:
+def parts(path: Path) -> Generator[SourceUnit]:
     """Yield the sessions, by group. Other folders are ignored."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 - "..", and no link
     if _is_session(path):
@@ -295,22 +297,24 @@ def parts(path: Path) -> Generator[Part]:
         raise Conflict(f"{str(path)!r:.200} has no folder with {INBOUND_DB}", code="unknown_source")
     for group in _folders(root):
         if (root / group).is_symlink():
-            yield Part(key_of((group,)), partial(_failed, UnsafePath(str(root / group), "must not be a symbolic link")))
+            yield SourceUnit(
+                key_of((group,)), partial(_raise_error, UnsafePath(str(root / group), "must not be a symbolic link"))
+            )
             continue
         try:
             sessions = _folders(root / group)
         except OSError as error:
-            yield Part(key_of((group,)), partial(_failed, error))
+            yield SourceUnit(key_of((group,)), partial(_raise_error, error))
             continue
         for session in sessions:
-            yield _part(root, group, session) if _is_session(root / group / session) else Part("", None)
+            yield _part(root, group, session) if _is_session(root / group / session) else SourceUnit("", None)
 
 
-def _part(root: Path, group: str, session: str) -> Part:
-    return Part(key_of((group, session)), partial(piece, root, group, session))
+def _part(root: Path, group: str, session: str) -> SourceUnit:
+    return SourceUnit(key_of((group, session)), partial(piece, root, group, session))
 
 
-def _failed(error: Exception, _: ImportTarget) -> Piece:
+def _raise_error(error: Exception, _: ImportTarget) -> ImportUnit:
     raise error
 
 

@@ -32,7 +32,7 @@ from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_reg
 from lastlight_state.files.mailbox.shared import files, pair
 from lastlight_state.files.mailbox.shared.queries import BothFiles, OtherSide
 from lastlight_state.maintenance.imports import foreign
-from lastlight_state.maintenance.imports.foreign import Foreign, damaged, quoted, readable
+from lastlight_state.maintenance.imports.foreign import Foreign, damaged_source, quote_name, readable
 
 #: Options for a file that this process does not have open. Use `SHARED` for a file in use: reading the head of a file
 #: and closing it would drop the locks of its other connections.
@@ -64,7 +64,7 @@ class Contents:
 
 
 @contextmanager
-def opened(folder: Path, options: Options) -> Iterator[Files]:
+def open_files(folder: Path, options: Options) -> Iterator[Files]:
     """Open the files of a session's folder, each in one snapshot. The agent's file may be missing.
 
     Raises `Conflict` ``damaged_source`` if a file is unreadable or was written meanwhile, and `UnsafePath` for a link.
@@ -73,19 +73,19 @@ def opened(folder: Path, options: Options) -> Iterator[Files]:
         found = {}
         for name in DECLARED:
             if name == INBOUND_DB or os.path.lexists(folder / name):
-                found[name] = stack.enter_context(_one(folder / name, options))
+                found[name] = stack.enter_context(_open_one(folder / name, options))
         yield found
         for file in found.values():
             file.confirm()
 
 
 @contextmanager
-def _one(path: Path, options: Options) -> Iterator[Foreign]:
+def _open_one(path: Path, options: Options) -> Iterator[Foreign]:
     if not is_regular(path):
         raise UnsafePath(str(path), "expected a regular file")
     with ExitStack() as stack:
         with readable(path.name):
-            file = stack.enter_context(foreign.opened(path, options, follow=False))
+            file = stack.enter_context(foreign.open_file(path, options, follow=False))
         yield file
 
 
@@ -93,12 +93,12 @@ def contents(files: Files) -> Contents:
     """Return the contents of the files. Raises `Conflict` ``damaged_source``, and `InvalidValue` for unusable files."""
     with readable("a file of the mailbox"):
         shapes = {name: _shape(name, file) for name, file in files.items()}
-        rows, noticed = Counter[str](), _noticed(files, shapes)
-        sums = {name: summed(file, shapes[name], rows) for name, file in files.items()}
+        rows, noticed = Counter[str](), _noticed_counts(files, shapes)
+        sums = {name: file_checksum(file, shapes[name], rows) for name, file in files.items()}
     return Contents(shapes, sums, +Counter({table.name: rows[table.name] for table in _MESSAGES.values()}), noticed)
 
 
-def summed(file: Foreign, shape: Shape, counted: Counter[str] | None = None) -> str:
+def file_checksum(file: Foreign, shape: Shape, counted: Counter[str] | None = None) -> str:
     """Return a checksum text. It is equal for files with the same rows in any order.
 
     The number of rows in each table is added to ``counted``.
@@ -121,7 +121,7 @@ def _shape(name: str, file: Foreign) -> Shape:
     objects = [(kind, table) for kind, table, _ in file.read(_OBJECTS)]
     damage = file.unit.backend.damages(file.unit.checkout, deep=True)
     if damage:
-        raise damaged(name, damage[0])
+        raise damaged_source(name, damage[0])
     triggers = [table for kind, table in objects if kind == "trigger"]
     if triggers:
         raise InvalidValue(name, f"has a trigger: {triggers[0]!r:.80}")
@@ -138,12 +138,12 @@ def _refuse_differing(name: str, file: Foreign, messages: sa.Table) -> None:
     for table, there in sorted(files.present(file.unit, declared).items()):
         for difference in reconcile.differences(declared.tables[table], there, file.unit.backend.dialect):
             raise InvalidValue(name, str(difference))
-        for column in reconcile.missing(declared.tables[table], there) if table == messages.name else ():
+        for column in reconcile.missing_columns(declared.tables[table], there) if table == messages.name else ():
             if not column.nullable and column.server_default is None:
                 raise InvalidValue(name, f"{table} has no column {column.name}")
 
 
-def _noticed(files: Files, shapes: dict[str, Shape]) -> Counter[str]:
+def _noticed_counts(files: Files, shapes: dict[str, Shape]) -> Counter[str]:
     """Return counts of violations of the mailbox rules, and of tables and columns that are copied but never read."""
     found = Counter[str]()
     for name, tables in shapes.items():
@@ -165,10 +165,10 @@ def _sum(file: Foreign, table: str, columns: list[str]) -> tuple[int, int]:
 
     Values are compared as bytes together with their types.
     """
-    values = [_SERIES.get((table, column), quoted(column)) for column in columns]
+    values = [_SERIES.get((table, column), quote_name(column)) for column in columns]
     listed = ", ".join(f"typeof({value}), CAST({value} AS BLOB)" for value in values)
     number = total = 0
-    for row in file.read(f"SELECT {listed} FROM {quoted(table)}"):
+    for row in file.read(f"SELECT {listed} FROM {quote_name(table)}"):
         seen = hashlib.sha256()
         for kind, value in zip(row[::2], row[1::2], strict=True):
             seen.update(f"{kind}:{len(value or b'')}:".encode())

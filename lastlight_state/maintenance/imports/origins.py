@@ -23,21 +23,21 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.rows.statements import bind, prepared
-from lastlight_state.maintenance.imports.pieces import Piece, UnitLookup
+from lastlight_state.db.rows.statements import bind, statement_of
+from lastlight_state.maintenance.imports.pieces import ImportUnit, UnitLookup
 from lastlight_state.receipts.models import LEDGER, RECEIPTS
 
 _l = LEDGER.c
 _policies = sa.select(RECEIPTS.c.policy).select_from(LEDGER.join(RECEIPTS, RECEIPTS.c.id == _l.receipt_id))
-_POLICY = prepared(_policies.where(*(_l[name] == bind(name, _l[name]) for name in ("source_kind", "source_key"))))
-_BROUGHT_BY = prepared(
+_POLICY = statement_of(_policies.where(*(_l[name] == bind(name, _l[name]) for name in ("source_kind", "source_key"))))
+_BROUGHT_BY = statement_of(
     _policies.where(*(_l[name] == bind(name, _l[name]) for name in ("target_kind", "target_id")))
     .order_by(_l.imported_at.desc())
     .limit(1)
 )
 
 
-def removed_of_another(look: UnitLookup, piece: Piece) -> Sequence[str]:
+def removed_of_another(look: UnitLookup, piece: ImportUnit) -> Sequence[str]:
     """Return the report's text for a unit that another source had and that was removed in the store.
 
     Otherwise nothing.

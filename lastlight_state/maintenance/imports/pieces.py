@@ -18,10 +18,10 @@ from lastlight_state.conversations import words
 from lastlight_state.conversations.shared.storing import KnownClasses
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import Statement, bind, prepared
+from lastlight_state.db.rows.statements import Statement, bind, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
-from lastlight_state.keys import composed
+from lastlight_state.keys import compose_key
 from lastlight_state.receipts import Receipt
 from lastlight_state.receipts.models import LEDGER, TOMBSTONES
 from lastlight_state.settings import Settings
@@ -95,9 +95,9 @@ class ImportTarget:
     #: The prefix of the source's names, so that equal names of two sources are two units here.
     scope: str | None = None
 
-    def scoped(self, *names: str) -> str:
+    def scoped_id(self, *names: str) -> str:
         """Return an id that was made from names in the source, with the scope as its prefix."""
-        return composed(*names) if self.scope is None else composed(self.scope, *names)
+        return compose_key(*names) if self.scope is None else compose_key(self.scope, *names)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class UnitLookup:
     moved: set[str] = field(default_factory=set)
 
 
-class Piece(Protocol):
+class ImportUnit(Protocol):
     """A unit that was read and checked. ``digest`` shows whether the source has changed since the last import."""
 
     @property
@@ -134,10 +134,10 @@ class Piece(Protocol):
         """Return the kind and the id of the record that this unit becomes."""
 
     @property
-    def kept(self) -> Sequence[str]:
+    def kept_differences(self) -> Sequence[str]:
         """Return the differences that stay because the store changed these parts, too. The report lists them."""
 
-    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
+    def compare(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return what storing this unit would do: the outcome, added rows by table, and counts for ``noticed``.
 
         The outcome is ``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises an error of the library if the unit
@@ -149,11 +149,11 @@ class Piece(Protocol):
 
 
 #: Reads and checks a unit.
-Read = Callable[[ImportTarget], Piece]
+Read = Callable[[ImportTarget], ImportUnit]
 
 
 @dataclass(frozen=True)
-class Part:
+class SourceUnit:
     """A part of a source: its name there, and how to read it.
 
     ``read`` is None if the part is not imported. If ``left`` is given, the part is not a unit but a number of rows that
@@ -190,7 +190,7 @@ class Kind:
     name: str
     looked_for: str
     found_at: Callable[[Any], bool]
-    parts: Callable[[Any], Generator[Part]]
+    parts: Callable[[Any], Generator[SourceUnit]]
     on_servers: bool = False
     #: Whether units have names that another source may have, too. Then a caller may give a scope.
     has_names: bool = False
@@ -201,7 +201,7 @@ class Kind:
     #: The type of file that a path must lead to.
     wants: str = REGULAR
 
-    def unit(self, part: Part, piece: Piece) -> str:
+    def unit(self, part: SourceUnit, piece: ImportUnit) -> str:
         """Return the name by which the ledger identifies a unit."""
         if self.has_ids:
             return piece.target[1]
@@ -231,27 +231,27 @@ _l, _t = LEDGER.c, TOMBSTONES.c
 _CHANGED = ("target_kind", "target_id", "digest", "outcome", "receipt_id", "imported_at")
 
 _of_unit = (_l.source_kind == bind("source_kind", _l.source_kind), _l.source_key == bind("source_key", _l.source_key))
-_IMPORTED = prepared(sa.select(_l.digest).where(*_of_unit))
-_TARGET = prepared(sa.select(_l.target_id).where(*_of_unit))
+_IMPORTED = statement_of(sa.select(_l.digest).where(*_of_unit))
+_TARGET = statement_of(sa.select(_l.target_id).where(*_of_unit))
 _of_target = tuple(_l[name] == bind(name, _l[name]) for name in ("target_kind", "target_id"))
-_BROUGHT = prepared(sa.select(_l.target_id).where(*_of_target).limit(1))
-_KEYS: Statement[UnitKey] = prepared(
+_BROUGHT = statement_of(sa.select(_l.target_id).where(*_of_target).limit(1))
+_KEYS: Statement[UnitKey] = statement_of(
     sa.select(_l.source_kind, _l.source_key)
     .where(*_of_target)
     .order_by(_l.imported_at.desc(), _l.source_key != bind("source_key", _l.source_key)),
     tuple,
 )
-_READ_BY = prepared(sa.update(LEDGER).where(*_of_unit).values(receipt_id=bind("receipt_id", _l.receipt_id)))
-_BURIED = prepared(sa.select(_t.id).where(_t.kind == bind("kind", _t.kind), _t.id == bind("id", _t.id)))
+_READ_BY = statement_of(sa.update(LEDGER).where(*_of_unit).values(receipt_id=bind("receipt_id", _l.receipt_id)))
+_BURIED = statement_of(sa.select(_t.id).where(_t.kind == bind("kind", _t.kind), _t.id == bind("id", _t.id)))
 _new = insert(LEDGER).values({column.name: bind(column.name, column) for column in LEDGER.columns})
-_NOTE = prepared(
+_NOTE = statement_of(
     _new.on_conflict_do_update(
         index_elements=[_l.source_kind, _l.source_key], set_={name: _new.excluded[name] for name in _CHANGED}
     )
 )
 
 
-def outcome(look: UnitLookup, piece: Piece, *, is_stored: bool) -> str:
+def outcome(look: UnitLookup, piece: ImportUnit, *, is_stored: bool) -> str:
     """Return the outcome of a unit: ``imported``, ``grown``, ``unchanged`` or ``pruned``.
 
     Raises `AlreadyExists` if its target is stored and was not imported from such a source. A unit to be revived is
@@ -260,17 +260,17 @@ def outcome(look: UnitLookup, piece: Piece, *, is_stored: bool) -> str:
     kind, target_id = piece.target
     if not is_stored:
         return "pruned" if is_removed(look, piece) else "imported"
-    if known(look) is None:
+    if known_digest(look) is None:
         raise AlreadyExists(kind, target_id, problem="is stored, and was not imported from such a source")
     return "unchanged" if is_same(look, piece) and not look.revives else "grown"
 
 
-def is_same(look: UnitLookup, piece: Piece) -> bool:
+def is_same(look: UnitLookup, piece: ImportUnit) -> bool:
     """True if the source of a unit is unchanged since the last import."""
-    return (known(look) or "").partition(" ")[0] == piece.digest.partition(" ")[0]
+    return (known_digest(look) or "").partition(" ")[0] == piece.digest.partition(" ")[0]
 
 
-def is_removed(look: UnitLookup, piece: Piece) -> bool:
+def is_removed(look: UnitLookup, piece: ImportUnit) -> bool:
     """True if a unit that the store lacks must not be imported again.
 
     That is so if any import stored it before, or if it was pruned, unless it is to be revived.
@@ -294,13 +294,13 @@ class OtherSource(AlreadyExists):
     """
 
 
-def refuse_other(piece: Piece, problem: str) -> NoReturn:
+def refuse_other(piece: ImportUnit, problem: str) -> NoReturn:
     """Raise `OtherSource` for a unit whose name belongs to stored content of another source."""
     kind, target_id = piece.target
     raise OtherSource(kind, target_id, problem=f"{problem}; nothing of it is written")
 
 
-def known(look: UnitLookup) -> str | None:
+def known_digest(look: UnitLookup) -> str | None:
     """Return the digest of the unit at its last import, or None if the unit was never imported."""
     return look.view.value(_IMPORTED, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
 
@@ -310,7 +310,7 @@ def known_target(look: UnitLookup) -> str | None:
     return look.view.value(_TARGET, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
 
 
-def keys(look: UnitLookup, piece: Piece) -> Sequence[UnitKey]:
+def keys(look: UnitLookup, piece: ImportUnit) -> Sequence[UnitKey]:
     """Return the ledger's keys of all units that were stored as this unit's target, the newest first."""
     target_kind, target_id = piece.target
     return look.view.rows(_KEYS, {"source_key": look.key, "target_kind": target_kind, "target_id": target_id})
@@ -334,7 +334,7 @@ def _message_key(message_id: str) -> str:
     return f"messages/{message_id}"
 
 
-def note(look: UnitLookup, piece: Piece, outcome: str, receipt_id: str, at: datetime) -> None:
+def note(look: UnitLookup, piece: ImportUnit, outcome: str, receipt_id: str, at: datetime) -> None:
     """Record in the ledger that the unit was stored."""
     note_unit(replace(look, receipt_id=receipt_id), piece.target, piece.digest, outcome, at)
 

@@ -24,12 +24,12 @@ class RemovedParts:
     """
 
     def __init__(self, before: ImportedVersions, plan: Plan, here: Collection[str], pool: Pool | None) -> None:
-        self._orders = {"": brought.beginning(() if pool is None else pool.ids, before.source.get(""))}
+        self._orders = {"": brought.leading_ids(() if pool is None else pool.ids, before.source.get(""))}
         self.branches: set[str] = set()
         self.messages: set[str] = set()
         for branch in plan.branches:  # parents come before their forks
             branch_id, parent = branch.row["id"], branch.origin and branch.origin[0]
-            self._orders[branch_id] = brought.beginning(branch.order, before.source.get(branch_id))
+            self._orders[branch_id] = brought.leading_ids(branch.order, before.source.get(branch_id))
             if branch_id not in here and (branch_id in before.source or parent in self.branches):
                 self.branches.add(branch_id)
         self.plan = replace(plan, branches=[one for one in plan.branches if one.row["id"] not in self.branches])

@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state import codec
-from lastlight_state.db.rows.statements import Statement, bind, exactly, prepared
-from lastlight_state.db.rows.writes import shaped
+from lastlight_state.db.rows.statements import Statement, bind, exactly, statement_of
+from lastlight_state.db.rows.writes import cache_statements
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.maintenance.copy import row_merge
@@ -70,7 +70,7 @@ class RowPiece:
         self.draft, self._growths, self._into = draft, growths, into
         self.digest, self.target = draft.digest, draft.target
         if draft.is_alone:
-            self.digest += f" {self._left(draft.given[draft.head][0])}"
+            self.digest += f" {self._row_digest(draft.given[draft.head][0])}"
         self.told: dict[str, Any] = {
             "executions": sorted(brought.mark(row["id"]) for row in draft.given.get("executions", ()))
         }
@@ -82,11 +82,11 @@ class RowPiece:
         self._is_unproved = False  # nothing shows that the source is that of the last import
 
     @property
-    def kept(self) -> Sequence[str]:
+    def kept_differences(self) -> Sequence[str]:
         """Return the rows that differ from the source and stay unchanged, with the names of the columns."""
         return self._kept
 
-    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
+    def compare(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the unit, the number of rows to add by table, and counts for ``noticed``."""
         head = {self.draft.head: self._given[self.draft.head][:1]}
         stored_head = [stored for _, _, stored in row_merge.stored_pairs(look.view, head)]
@@ -112,7 +112,7 @@ class RowPiece:
 
         Raises `AlreadyExists` for another file that lacks executions or events of the last import.
         """
-        before = brought.told_by(pieces.known(look))
+        before = brought.told_by(pieces.known_digest(look))
         if not before or origins.is_shown(look):
             return True
         has_all = self._has_all(before)
@@ -127,7 +127,7 @@ class RowPiece:
         if not before.get("executions") and not before.get("run_events"):
             return None
         numbers = [row["seq"] for row in self.draft.given.get("run_events", ())]
-        has_events = brought.joined(before.get("run_events", ()), numbers) == brought.joined((), numbers)
+        has_events = brought.extend_ranges(before.get("run_events", ()), numbers) == brought.extend_ranges((), numbers)
         return has_events and set(before.get("executions", ())) <= set(self.told["executions"])
 
     def _refuse_unproved(self, look: UnitLookup, added: Sized) -> None:
@@ -146,7 +146,7 @@ class RowPiece:
 
     def _follow(self, look: UnitLookup, table: sa.Table, row: Row, stored: Row, noticed: Counter[str]) -> None:
         growth = self._growths[table.name]
-        names = [name for name in row_merge.differing(row, stored) if name not in growth.left]
+        names = [name for name in row_merge.differing_columns(row, stored) if name not in growth.left]
         fixed = [name for name in names if name in growth.fixed]
         if refused := [name for name in fixed if stored[name] is not None]:
             problem = f"is stored already with another {', '.join(refused)}"
@@ -173,9 +173,12 @@ class RowPiece:
         if not origins.is_shown(look):
             pieces.refuse_other(self, f"is stored, and {origins.came_from(look)}: {_REPLACED}")
         given = self.draft.given[self.draft.head][0]
-        return self._left({name: stored[name] for name in given}) == (pieces.known(look) or "").partition(" ")[2]
+        return (
+            self._row_digest({name: stored[name] for name in given})
+            == (pieces.known_digest(look) or "").partition(" ")[2]
+        )
 
-    def _left(self, row: Row) -> str:
+    def _row_digest(self, row: Row) -> str:
         """Return the digest of a row after an import.
 
         It tells the next import whether the row was changed in the store.
@@ -189,7 +192,7 @@ def change(view: Unit, growth: Growth, table: sa.Table, stored: Row, row: Row, n
     values = {name: _parameter(table.c[name], row[name]) for name in names}
     keys = {f"key_{column.name}": row[column.name] for column in table.primary_key}
     seen = {f"seen_{name}": stored[name] for name in growth.seen}
-    if names and not view.change(_changed(table, tuple(names), growth.seen), {**values, **keys, **seen}):
+    if names and not view.change(_guarded_update(table, tuple(names), growth.seen), {**values, **keys, **seen}):
         # the row was changed since the comparison: the unit begins again
         raise Conflict(f"a row of {table.name} was changed meanwhile", code="unique")
 
@@ -204,9 +207,11 @@ def _parameter(column: sa.Column[Any], value: Any) -> Any:
     return codec.encode_bytes(column.name, value).decode() if is_json(column) and value is not None else value
 
 
-@shaped
-def _changed(table: sa.Table, names: tuple[str, ...], seen: tuple[str, ...]) -> Statement:
+@cache_statements
+def _guarded_update(table: sa.Table, names: tuple[str, ...], seen: tuple[str, ...]) -> Statement:
     """Return an UPDATE that sets these columns of a row if the columns ``seen`` still have the values read before."""
     same = [column == bind(f"key_{column.name}", column) for column in table.primary_key]
     still = [table.c[name].is_not_distinct_from(exactly(f"seen_{name}", table.c[name])) for name in seen]
-    return prepared(sa.update(table).where(*same, *still).values({name: bind(name, table.c[name]) for name in names}))
+    return statement_of(
+        sa.update(table).where(*same, *still).values({name: bind(name, table.c[name]) for name in names})
+    )

@@ -30,8 +30,8 @@ from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.files.jsonl import files
 from lastlight_state.maintenance.imports import brought
 from lastlight_state.maintenance.imports.drafts import Draft, Folder
-from lastlight_state.maintenance.imports.lenient import decoded
-from lastlight_state.maintenance.imports.pieces import Kind, Part, Read
+from lastlight_state.maintenance.imports.lenient import decode_json
+from lastlight_state.maintenance.imports.pieces import Kind, Read, SourceUnit
 from lastlight_state.maintenance.imports.session_trees import piece_of
 from lastlight_state.special_files import DIRECTORY, open_binary
 
@@ -50,11 +50,11 @@ def found_at(path: Path) -> bool:
     return _is_run(path) or any(_is_run(one) for one in _folders(path))
 
 
-def parts(path: Path) -> Generator[Part]:
+def parts(path: Path) -> Generator[SourceUnit]:
     """Yield the runs of a folder, the oldest first. Folders without a manifest are ignored."""
     folders = [Path(os.path.abspath(path))] if _is_run(path) else _folders(path)  # noqa: PTH100 - "..", and no link
     for folder in folders:
-        yield Part(os.fsencode(folder.name).decode("utf-8", "backslashreplace"), _reader(folder))
+        yield SourceUnit(os.fsencode(folder.name).decode("utf-8", "backslashreplace"), _reader(folder))
 
 
 def _reader(folder: Path) -> Read | None:
@@ -67,10 +67,10 @@ def _is_run(folder: Path) -> bool:
 
 def _folders(path: Path) -> list[Path]:
     found = [one for one in path.iterdir() if one.is_dir()] if files.is_directory(path) else []
-    return sorted(found, key=lambda one: (_changed(one), os.fsencode(one.name)))
+    return sorted(found, key=lambda one: (_change_time(one), os.fsencode(one.name)))
 
 
-def _changed(folder: Path) -> float:
+def _change_time(folder: Path) -> float:
     """Return when a folder was changed, in Unix seconds, or 0 if the folder has vanished."""
     try:
         return folder.stat().st_mtime
@@ -126,7 +126,7 @@ def object_in(file: Path, where: str, seen: Any, adapts: Counter[str] | None) ->
     with open_binary(file) as opened:
         data = opened.read(FILE_BYTES)
     seen.update(f"{len(where)} {where} {len(data)} ".encode("utf-8", "surrogateescape") + data)
-    value = decoded(where, data, adapts)
+    value = decode_json(where, data, adapts)
     if not isinstance(value, dict):
         raise InvalidValue(where, f"expected an object, got {type(value).__name__}")
     return value
@@ -156,12 +156,12 @@ def _branch(
         created_at=moment_of(data.get("created_at")) or _first(ordered),
         node_metadata={name: value for name, value in hints.items() if value} or None,
         system=next((one for one in ordered if one.role == "system"), None),
-        extra=_others(data),
+        extra=_other_fields(data),
     )
     return BranchTree(new, ordered), loose
 
 
-def _others(data: dict[str, Any]) -> dict[str, Any] | None:
+def _other_fields(data: dict[str, Any]) -> dict[str, Any] | None:
     """Return the fields of a branch file that have no equivalent field, each under its own name."""
     pile = data.get("messages")
     told = {name: value for name, value in pile.items() if name != "collections"} if isinstance(pile, dict) else {}

@@ -37,7 +37,7 @@ from lastlight_state.files.run_log.states import INDEX, check, files as states_f
 from lastlight_state.files.run_log.tree import RunFile, RunTree, open_run
 from lastlight_state.maintenance.imports import foreign, origins, pieces
 from lastlight_state.maintenance.imports.foreign import Foreign, Row
-from lastlight_state.maintenance.imports.lenient import decoded
+from lastlight_state.maintenance.imports.lenient import decode_json
 from lastlight_state.maintenance.imports.pieces import ImportTarget, UnitLookup
 
 #: The longest first line, in bytes.
@@ -57,7 +57,7 @@ def target_tree(source: Path, into: ImportTarget) -> RunTree:
 class LogPiece:
     """The log of a run as it is at one moment. Lines that are appended later are left for the next import."""
 
-    kept: Sequence[str] = ()
+    kept_differences: Sequence[str] = ()
 
     def __init__(self, source: Path, into: ImportTarget) -> None:
         tree = target_tree(source, into)
@@ -67,20 +67,20 @@ class LogPiece:
         self._stored = self._files(self._day)
         self._lock = tree.lock_path(self._source.run_id)
         self._there = 0
-        with _opened(self._source) as file:
+        with _open_file(self._source) as file:
             self._size, self._changed = os.fstat(file.fileno()).st_size, source.stat().st_mtime_ns
             _refuse_other_run(file.readline(_LINE), self._source.run_id)
             file.seek(0)
             self.digest = foreign.range_digest(file, self._size)
 
-    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
+    def compare(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the file. Raises `AlreadyExists` for a log that is stored with other bytes."""
-        before, stored = pieces.known(look), self._looked_for(look)
+        before, stored = pieces.known_digest(look), self._looked_for(look)
         outcome = "imported"
         if stored is None and pieces.is_removed(look, self):
             return "pruned", Counter(), Counter()
         if stored is not None:
-            with _opened(stored) as there, _opened(self._source) as here:
+            with _open_file(stored) as there, _open_file(self._source) as here:
                 self._there = os.fstat(there.fileno()).st_size
                 common = min(self._there, self._size)
                 if foreign.range_digest(there, common) != foreign.range_digest(here, common):
@@ -102,7 +102,7 @@ class LogPiece:
         if held is None:
             raise Conflict(f"run {self.target[1]!r} is being written", run_id=self.target[1])
         with held:
-            stored = self._found()
+            stored = self._stored_file()
             size = 0 if stored is None else stored.path.lstat().st_size
             if stored is not None and not stored.is_packed and size != self._there:
                 raise Conflict(f"run {self.target[1]!r} was changed meanwhile", code="unique")
@@ -114,7 +114,7 @@ class LogPiece:
         days = [Path(key).parent.parts for _, key in pieces.keys(look, self)]
         for day in (self._day, *days):
             self._stored = self._files(day)
-            if (found := self._found()) is not None:
+            if (found := self._stored_file()) is not None:
                 return found
         self._stored = self._files(self._day)
         return None
@@ -122,7 +122,7 @@ class LogPiece:
     def _files(self, day: Sequence[str]) -> list[RunFile]:
         return [self._source._replace(path=self._sessions.joinpath(*day, name)) for name in self._source.names]
 
-    def _found(self) -> RunFile | None:
+    def _stored_file(self) -> RunFile | None:
         return next((one for one in self._stored if os.path.lexists(one.path)), None)
 
     def _copy(self, begin: int) -> None:
@@ -152,7 +152,7 @@ class LogPiece:
 
     def _write(self, path: Path, flags: int, begin: int) -> None:
         descriptor = files.opened_file(path, flags, base=files.ROOT)
-        with os.fdopen(descriptor, "wb") as to, _opened(self._source) as file:
+        with os.fdopen(descriptor, "wb") as to, _open_file(self._source) as file:
             foreign.copy(file, to, begin, self._size, self.digest)
             to.flush()
             os.utime(to.fileno(), ns=(self._changed, self._changed))
@@ -168,7 +168,7 @@ def _run_file(source: Path) -> RunFile:
 
 
 @contextmanager
-def _opened(file: RunFile) -> Iterator[BinaryIO]:
+def _open_file(file: RunFile) -> Iterator[BinaryIO]:
     try:
         descriptor = open_run(file)
     except BackendUnavailable as error:  # fails only this file
@@ -202,7 +202,7 @@ _READ = (*_FIELDS, "meta_json", *_DERIVED)
 class StatePiece:
     """The snapshot of a session. If it states no time, it gets the time at which its source was changed."""
 
-    kept: Sequence[str] = ()
+    kept_differences: Sequence[str] = ()
 
     def __init__(self, given: SessionState, tree: RunTree, noticed: Counter[str], changed: datetime) -> None:
         noticed["updated_at_approximate"] += given.updated_at is None
@@ -210,17 +210,17 @@ class StatePiece:
         state = given.model_copy(update={"updated_at": self._at})
         check(state)
         self._state, self._tree, self._noticed = state, tree, noticed
-        self._based_on: datetime | None = None  # when the stored snapshot was saved, set by `compared`
+        self._based_on: datetime | None = None  # when the stored snapshot was saved, set by `compare`
         self.target = (paths.STATE_TYPE, state.session_id)
-        self.digest = hashlib.sha256(states_files.encoded(state)).hexdigest()
+        self.digest = hashlib.sha256(states_files.encode_state(state)).hexdigest()
 
-    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
+    def compare(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the snapshot.
 
         Raises `StaleVersion` if it is older than the stored snapshot, and `AlreadyExists` if the stored snapshot has
         messages or fields that this one lacks.
         """
-        before = pieces.known(look)
+        before = pieces.known_digest(look)
         if before == self.digest and os.path.lexists(self._path):
             return "unchanged", Counter(), self._noticed
         stored = states_files.load(self._path, self._state.session_id)
@@ -247,7 +247,7 @@ class StatePiece:
 
         The second case occurs after an import that was killed, so that its snapshot is not in the ledger.
         """
-        if before == hashlib.sha256(states_files.encoded(stored)).hexdigest():
+        if before == hashlib.sha256(states_files.encode_state(stored)).hexdigest():
             return True
         kept, given = stored.to_json(), self._state.to_json()
         is_longer = self._state.messages[: len(stored.messages)] == stored.messages
@@ -264,11 +264,11 @@ def single(file: Path, into: ImportTarget) -> StatePiece:
     tree, noticed = target_tree(file, into), Counter[str]()
     session_id = paths.checked_id("session_id", file.name.removesuffix(paths.STATE_SUFFIX))
     data, changed = _read(file)
-    state = states_files.state_of(decoded(paths.STATE, data, noticed if into.lenient else None), session_id)
+    state = states_files.state_of(decode_json(paths.STATE, data, noticed if into.lenient else None), session_id)
     return StatePiece(state, tree, noticed, changed)
 
 
-def indexed(home: RunTree, source: Foreign, row: Row, into: ImportTarget) -> StatePiece:
+def indexed_piece(home: RunTree, source: Foreign, row: Row, into: ImportTarget) -> StatePiece:
     """Return a snapshot of the later layout: a database row, and a file of messages unless there are none."""
     messages_folder = home.sessions / MESSAGES
     tree, noticed = target_tree(messages_folder, into), Counter[str]()
@@ -277,12 +277,12 @@ def indexed(home: RunTree, source: Foreign, row: Row, into: ImportTarget) -> Sta
     value = {name: row[name] for name in _FIELDS if row.get(name) is not None}
     noticed.update(f"{name}_left" for name, told in row.items() if name not in _READ and told is not None)
     if row.get("meta_json") is not None:
-        value["meta"] = decoded("meta_json", row["meta_json"], adapts)
+        value["meta"] = decode_json("meta_json", row["meta_json"], adapts)
     try:
         data, changed = _read(messages_folder / f"{session_id}{paths.LOG_SUFFIX}")
     except FileNotFoundError:
         index = home.sessions / INDEX
-        data, changed = b"", _changed(index.stat())
+        data, changed = b"", _change_time(index.stat())
     value["messages"] = _messages(data, noticed, adapts)
     source.confirm()
     return StatePiece(states_files.state_of(value, session_id), tree, noticed, changed)
@@ -297,7 +297,7 @@ def _messages(data: bytes, noticed: Counter[str], adapts: Counter[str] | None) -
     found = []
     for i, line in enumerate(lines):
         try:
-            found.append(decoded(f"{MESSAGES}[{i}]", line, adapts))
+            found.append(decode_json(f"{MESSAGES}[{i}]", line, adapts))
         except InvalidValue:
             if i + 1 < len(lines) or data.endswith(b"\n"):
                 raise
@@ -314,9 +314,9 @@ def _read(file: Path) -> tuple[bytes, datetime]:
         found = os.fstat(opened.fileno())
         if found.st_size > states_files.MAX_BYTES:
             raise PayloadTooLarge(file.name, limit=states_files.MAX_BYTES, actual=found.st_size)
-        return opened.read(), _changed(found)
+        return opened.read(), _change_time(found)
 
 
-def _changed(status: os.stat_result) -> datetime:
+def _change_time(status: os.stat_result) -> datetime:
     """Return when a file was changed, in whole seconds."""
     return of_file(status.st_mtime_ns // 1_000_000_000 * 1_000_000_000)

@@ -16,7 +16,7 @@ from lastlight_state import codec
 from lastlight_state.backends import open_backend, urls
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.maintenance.imports import foreign
-from lastlight_state.maintenance.imports.foreign import Foreign, Row, damaged, quoted
+from lastlight_state.maintenance.imports.foreign import Foreign, Row, damaged_source, quote_name
 from lastlight_state.maintenance.imports.pieces import Place, Server
 
 _READ_ONLY = Options(read_only=True, pool_size=1)
@@ -68,13 +68,13 @@ class ServerTables(Foreign):
         if not names:
             return
         types = self._types[table]
-        listed = ", ".join(_READ_AS.get(types[name], "{}::text").format(quoted(name)) for name in names)
-        for values in self.read(f"SELECT {listed} FROM {quoted(table)} {rest}", given):
+        listed = ", ".join(_READ_AS.get(types[name], "{}::text").format(quote_name(name)) for name in names)
+        for values in self.read(f"SELECT {listed} FROM {quote_name(table)} {rest}", given):
             yield dict(zip(names, values, strict=True))
 
     def among(self, table: str, column: str, keys: Sequence[Any]) -> Iterator[Row]:
         """Yield the rows that have one of these texts in a column."""
-        return self.rows(table, f"WHERE {quoted(column)} = ANY(?)", (list(keys),))
+        return self.rows(table, f"WHERE {quote_name(column)} = ANY(?)", (list(keys),))
 
     def confirm(self) -> None:
         """Do nothing, because writers do not disturb a snapshot of a server."""
@@ -87,18 +87,18 @@ class ServerTables(Foreign):
         backend = self._checkout.backend
         try:
             with self._checkout.driver.cursor(f"import_{next(self._numbers)}") as cursor:
-                yield from cursor.execute(_MARK.sub(_marked, sql), tuple(given))
+                yield from cursor.execute(_MARK.sub(_convert_mark, sql), tuple(given))
         except backend.driver_errors as error:
-            raise damaged("the source", backend.translate(error)) from error
+            raise damaged_source("the source", backend.translate(error)) from error
 
 
-def opened(place: Place) -> AbstractContextManager[Foreign]:
+def open_source(place: Place) -> AbstractContextManager[Foreign]:
     """Open a file or the tables of a server for reading, in one snapshot."""
-    return _connected(place) if isinstance(place, Server) else foreign.opened(place)
+    return _open_server(place) if isinstance(place, Server) else foreign.open_file(place)
 
 
 @contextmanager
-def _connected(server: Server) -> Iterator[Foreign]:
+def _open_server(server: Server) -> Iterator[Foreign]:
     with closing(open_backend(server.url, _READ_ONLY)) as backend, Checkout(Mode.SNAPSHOT, backend) as checkout:
         yield ServerTables(checkout)
 
@@ -108,8 +108,8 @@ def place_of(given: str | Path) -> Place:
     if not isinstance(given, str) or "://" not in given:
         return Path(given)
     file = urls.file_of(given)
-    return Server(given, urls.redacted(given)) if file is None else file
+    return Server(given, urls.redact_url(given)) if file is None else file
 
 
-def _marked(found: re.Match[str]) -> str:
+def _convert_mark(found: re.Match[str]) -> str:
     return "%s" if found[0] == "?" else found[0].replace("%", "%%")

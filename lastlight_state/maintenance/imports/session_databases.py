@@ -36,8 +36,8 @@ from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.maintenance.imports import cells, foreign, session_histories as histories, team_tables
 from lastlight_state.maintenance.imports.drafts import Change, Draft, Pool
 from lastlight_state.maintenance.imports.foreign import Foreign, Row, key_text, unit_name
-from lastlight_state.maintenance.imports.lenient import decoded
-from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece
+from lastlight_state.maintenance.imports.lenient import decode_json
+from lastlight_state.maintenance.imports.pieces import ImportTarget, ImportUnit, Kind, SourceUnit
 from lastlight_state.maintenance.imports.run_folders import moment_of
 from lastlight_state.maintenance.imports.session_histories import Cells
 from lastlight_state.maintenance.imports.session_trees import piece_of
@@ -72,33 +72,33 @@ def found_at(path: Path) -> bool:
     return foreign.holds(path, lambda source: foreign.has(source, _TABLES))
 
 
-def parts(path: Path) -> Generator[Part]:
+def parts(path: Path) -> Generator[SourceUnit]:
     """Yield the sessions of a database, the oldest first, then the rows and columns that are not imported."""
-    with foreign.opened(path) as source:
+    with foreign.open_file(path) as source:
         if not foreign.has(source, _TABLES):
             raise Conflict(f"{str(path)!r:.200} has not the tables {_NAMES}", code="unknown_source")
-        shared = _shared(source)
+        shared = _shared_orders(source)
         known = set()
         for row in list(source.rows("sessions", "ORDER BY created_at, id")):
             known.add(row["id"])
-            yield Part(key_text(row["id"]), piece_of(partial(_draft, source, row, shared)))
+            yield SourceUnit(key_text(row["id"]), piece_of(partial(_draft, source, row, shared)))
         for missing in sorted(set(source.values("branches", "session_id")) - known, key=repr):
-            yield Part(unit_name("missing_sessions", missing), _without_session)
+            yield SourceUnit(unit_name("missing_sessions", missing), _without_session)
         yield from team_tables.parts(source)
-        yield from foreign.left(source, _READ | team_tables.read(source))
+        yield from foreign.unread_tables(source, _READ | team_tables.read(source))
         yield from foreign.unknown(source, {name: _TABLES[name].split() for name in ("message_types", "progressions")})
-        yield from _left(source)
+        yield from _count_left_rows(source)
 
 
-def _without_session(_: ImportTarget) -> Piece:
+def _without_session(_: ImportTarget) -> ImportUnit:
     raise InvalidValue("branches.session_id", "must be the id of a row of sessions")
 
 
-def _left(source: Foreign) -> Generator[Part]:
+def _count_left_rows(source: Foreign) -> Generator[SourceUnit]:
     """Yield counts of the rows that belong to no session: orders, messages, and status changes of other records."""
     for table, condition in _LEFT.items():
         if table in _TABLES or {"entity_type", "entity_id"} <= set(source.columns(table)):
-            yield from foreign.counted(source, table, condition)
+            yield from foreign.unstored_rows(source, table, condition)
 
 
 _OWNED = "SELECT progression_id FROM sessions UNION ALL SELECT progression_id FROM branches"
@@ -115,7 +115,7 @@ _LEFT = {
 }
 
 
-def _shared(source: Foreign) -> frozenset[Any]:
+def _shared_orders(source: Foreign) -> frozenset[Any]:
     """Return the ids of orders that several sessions or branches share. Each of these gets its own order."""
     counted = Counter(row["progression_id"] for table in ("sessions", "branches") for row in source.rows(table))
     return frozenset(one for one, count in counted.items() if count > 1)
@@ -180,7 +180,7 @@ class _Session:
         if not found:
             self._noticed["order_missing"] += 1
             return []
-        order = decoded(f"{where}.collection", found[0]["collection"], None)
+        order = decode_json(f"{where}.collection", found[0]["collection"], None)
         if not isinstance(order, list) or not all(isinstance(one, str) for one in order):
             raise InvalidValue(f"{where}.collection", "expected a list of ids")
         self._begun[row["progression_id"]] = found[0]["created_at"]

@@ -13,7 +13,7 @@ from lastlight_state.conversations.runtime import SOURCE
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports.drafts import Change
 from lastlight_state.maintenance.imports.foreign import Row
-from lastlight_state.maintenance.imports.lenient import ADAPTED, decoded, with_text
+from lastlight_state.maintenance.imports.lenient import ADAPTED, decode_json, with_text
 from lastlight_state.maintenance.imports.run_folders import known_status, moment_of
 
 # Cells of the third original system's rows: JSON is decoded, and columns without a field here are collected.
@@ -41,7 +41,7 @@ class Cells:
         if row.get(column) is None:
             return None
         try:
-            return decoded(f"{where}.{column}", row[column], self._adapts)
+            return decode_json(f"{where}.{column}", row[column], self._adapts)
         except InvalidValue:
             if self._adapts is None:
                 raise

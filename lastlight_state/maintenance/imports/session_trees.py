@@ -26,7 +26,7 @@ from lastlight_state.errors import Conflict
 from lastlight_state.maintenance.imports import brought, comparing, drafts as sql, growing, origins, pieces
 from lastlight_state.maintenance.imports.comparing import SessionDifference
 from lastlight_state.maintenance.imports.drafts import DIFFERS, Change, Draft, ImportedVersions
-from lastlight_state.maintenance.imports.lenient import fitting
+from lastlight_state.maintenance.imports.lenient import fit_draft
 from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, Read, UnitLookup
 
 
@@ -40,10 +40,10 @@ def piece_of(read: Callable[[bool], Draft]) -> Read:
 
 def _piece(read: Callable[[bool], Draft], into: ImportTarget) -> SessionPiece:
     draft = read(into.lenient)
-    return SessionPiece(fitting(draft, into.now) if into.lenient else draft, into)
+    return SessionPiece(fit_draft(draft, into.now) if into.lenient else draft, into)
 
 
-def _checked(where: str, change: Change) -> comparing.Checked:
+def _check_change(where: str, change: Change) -> comparing.Checked:
     return change, statuses.reason(where, change.why, change.status)
 
 
@@ -67,10 +67,12 @@ def kept_orders(view: Unit, plan: Plan, begun: Mapping[str, tuple[Any, float | N
             made.add(name)
             taken.add(name)  # if two rows name the same order, the first row gets it
     session: SessionDraft = {**plan.session, "progression_id": _of(plan.session["progression_id"], made)}
-    return replace(plan, session=session, branches=[replace(one, row=_ordered(one.row, made)) for one in plan.branches])
+    return replace(
+        plan, session=session, branches=[replace(one, row=_row_with_order(one.row, made)) for one in plan.branches]
+    )
 
 
-def _ordered(row: BranchDraft, made: Collection[str]) -> BranchDraft:
+def _row_with_order(row: BranchDraft, made: Collection[str]) -> BranchDraft:
     return {**row, "progression_id": _of(row["progression_id"], made)}
 
 
@@ -89,7 +91,7 @@ class SessionPiece:
     def __init__(self, draft: Draft, into: ImportTarget) -> None:
         self._draft, self._into = draft, into
         self.digest = draft.digest
-        self.kept: Sequence[str] = ()
+        self.kept_differences: Sequence[str] = ()
         self.plan: Plan = plan_of(draft.tree, draft.updated_at)
         self.target = (words.SESSION, self.plan.session["id"])
         drafts = [storing.draft(f"messages[{i}]", one, into.now) for i, one in enumerate(draft.loose)]
@@ -97,13 +99,15 @@ class SessionPiece:
         self._bodies = dict(self._loose)
         for branch in self.plan.branches:
             self._bodies.update(branch.bodies)
-        self._history = [_checked(f"history[{i}]", one) for i, one in enumerate(draft.history)]
-        self._ends = {one: _checked(f"branches[{one!r:.80}]", to) for one, to in draft.branch_statuses.items()}
+        self._history = [_check_change(f"history[{i}]", one) for i, one in enumerate(draft.history)]
+        self._ends = {one: _check_change(f"branches[{one!r:.80}]", to) for one, to in draft.branch_statuses.items()}
         begun = draft.begun.items()
-        self._begun = {one: checks.created(f"progressions {one!r:.80}.created_at", at, into.now) for one, at in begun}
+        self._begun = {
+            one: checks.creation_time(f"progressions {one!r:.80}.created_at", at, into.now) for one, at in begun
+        }
         self._locks = sessions.Locks()
         self._look: UnitLookup
-        self._stored: ConversationSession | None = None  # the session's row, set by `compared`
+        self._stored: ConversationSession | None = None  # the session's row, set by `compare`
         self._base = ImportedVersions("")
         self._found = SessionDifference()
         self._changes: Row = {}
@@ -111,12 +115,14 @@ class SessionPiece:
         self._fields_kept: list[str] = []
         self._is_changed_here = False  # since the last import, or before it
 
-    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
+    def compare(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the session, the number of rows to add by table, and counts for ``noticed``."""
-        self.digest, self.kept, self._look = self._draft.digest, (), look
+        self.digest, self.kept_differences, self._look = self._draft.digest, (), look
         self._stored = look.view.row(session_sql.GET, {"session_id": self.plan.session["id"]})
         found = pieces.outcome(look, self, is_stored=self._stored is not None)
-        self._base = ImportedVersions.of(pieces.known(look)) if self._stored is not None else ImportedVersions("")
+        self._base = (
+            ImportedVersions.of(pieces.known_digest(look)) if self._stored is not None else ImportedVersions("")
+        )
         if found == "imported" and look.planned["sessions"].get(self.plan.session["id"]) == self.digest:
             found = "unchanged"  # a copy in the same plan
         if found not in STORED:
@@ -124,14 +130,14 @@ class SessionPiece:
         noticed = Counter(self._draft.noticed)
         if self._draft.gave_later is not None and self._stored is not None:
             gave_later = self._draft.gave_later
-            self._found = growing.compared(look, self, self.plan, self._stored, self._bodies, gave_later)
+            self._found = growing.compare_session(look, self, self.plan, self._stored, self._bodies, gave_later)
         else:
             self._refuse_older(look)
-            self._found = comparing.compared(look, self.plan, self._bodies, self._draft.pool, self._stored)
+            self._found = comparing.compare_session(look, self.plan, self._bodies, self._draft.pool, self._stored)
         if self._is_copy():
             left = ", ".join(f"{count} {name}" for name, count in sorted((+self._found.rows).items()))
-            self.kept = [f"session: {left} of a copy beside"] if left else ()
-            return "unchanged", Counter(), Counter(conflicts=len(self.kept))
+            self.kept_differences = [f"session: {left} of a copy beside"] if left else ()
+            return "unchanged", Counter(), Counter(conflicts=len(self.kept_differences))
         kept = list(self._found.kept)
         if self._stored is not None:
             self._fields_kept = self._compare_fields(look.view, self._stored)
@@ -143,7 +149,7 @@ class SessionPiece:
         if found == "grown" and pieces.is_same(look, self) and not self._found.rows.total():
             return "unchanged", Counter(), Counter()  # nothing of the session was removed here
         look.planned["sessions"].setdefault(self.plan.session["id"], self._draft.digest)
-        self.kept = kept
+        self.kept_differences = kept
         noticed["conflicts"] += len(kept)
         noticed["removed_here"] += len(self._found.gone) + len(self._found.removed_messages)
         return found, self._found.rows, noticed
@@ -203,7 +209,7 @@ class SessionPiece:
         listeners, known = self._into.listeners, self._into.known_classes
         if self._stored is not None:
             self._refuse_changed(view, self._stored)
-        plan = kept_orders(view, self._planned(), self._begun, is_new=is_new)
+        plan = kept_orders(view, self._reduced_plan(), self._begun, is_new=is_new)
         placed = {one for branch in plan.branches for one in branch.bodies}
         loose = self._unless_kept({one: body for one, body in self._bodies.items() if one not in placed})
         beside = ImportExtras(loose, self._found.revised, self._found.pool, self._into.now)
@@ -224,7 +230,7 @@ class SessionPiece:
         if version != stored.version:
             raise Conflict(f"session {stored.id!r:.80} was changed meanwhile", code="unique")
 
-    def _planned(self) -> Plan:
+    def _reduced_plan(self) -> Plan:
         """Return the plan with only those orders and messages that must be stored."""
         branches = [
             replace(one, order=self._found.orders[one.row["id"]], bodies=self._unless_kept(one.bodies))
@@ -242,7 +248,7 @@ class SessionPiece:
     def _pool(self, view: Unit, last: Any) -> None:
         """Append messages that are in no branch to the session's order of all messages."""
         session_id = self.plan.session["id"]
-        pool, listeners = sessions.locked(view, session_id), self._into.listeners
+        pool, listeners = sessions.lock_session(view, session_id), self._into.listeners
         new = sessions.pool_messages(view, listeners, session_id, pool, list(self._loose), last, locks=self._locks)
         if new:
             told = entry_parameters("messages.appended", count=len(new))
@@ -257,7 +263,7 @@ class SessionPiece:
             changes = self._marks()
         comparing.change(view, listeners, session_id, changes, at)
         comparing.change_branches(view, listeners, session_id, self._branch_changes, at)
-        pending = self._pending(view)
+        pending = self._pending_changes(view)
         kept = ("started_at", "ended_at", "ended_at_is_approximate", *(["last_message_at"] if is_new else ()))
         ids = self._free_ids(view, pending)
         columns: Values = session
@@ -267,7 +273,7 @@ class SessionPiece:
         if self._stored is not None:
             view.change(sql.TOUCH, {"session_id": session_id, "at": max(at, self._stored.updated_at)})
 
-    def _pending(self, view: Unit) -> list[comparing.Checked]:
+    def _pending_changes(self, view: Unit) -> list[comparing.Checked]:
         """Return the changes of the session's status that are still to be written."""
         if self._stored is None:
             return self._history
@@ -297,7 +303,7 @@ class SessionPiece:
         [session] = view.rows(session_sql.GET, {"session_id": self.plan.session["id"]})
         heads = view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in self.plan.branches)})
         names = [session.progression_id, *(head.progression_id for head in heads)]
-        versions = {name: order.version for name, order in orders.locked(view, names).items()}
+        versions = {name: order.version for name, order in orders.lock_orders(view, names).items()}
         kept = self._found.kept_orders
         differs = dict.fromkeys(kept | self._found.changed_orders, DIFFERS)
         keeps_status = self._stored is not None and self._keeps_status(self._stored)
@@ -320,7 +326,7 @@ class SessionPiece:
         """
         if self._draft.gave_later is not None:
             [branch] = self.plan.branches
-            return {branch.row["id"]: growing.told(self.plan, self._base.source.get(branch.row["id"]))}
+            return {branch.row["id"]: growing.ledger_record(self.plan, self._base.source.get(branch.row["id"]))}
         before, pool = self._base.source, self._draft.pool
         found = {branch.row["id"]: brought.order(branch.order) for branch in self.plan.branches}
         if pool is not None:

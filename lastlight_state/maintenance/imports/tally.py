@@ -15,8 +15,8 @@ from lastlight_state.maintenance.imports.pieces import (
     ImportConflict,
     ImportReport,
     OtherSource,
-    Part,
     Read,
+    SourceUnit,
 )
 from lastlight_state.receipts import Receipt
 
@@ -52,7 +52,7 @@ class Tally:
         #: Whether the source was written while it was read; units read since the last opening; number of openings.
         self.is_disturbed, self._read, self._openings = False, 0, 0
 
-    def add(self, part: Part, treat: Callable[[Read], Outcome]) -> None:
+    def add(self, part: SourceUnit, treat: Callable[[Read], Outcome]) -> None:
         """Import a unit by calling ``treat``, and count its outcome. A part that is not a unit is only counted."""
         self.keys.add(part.key)
         if part.read is None:
@@ -81,7 +81,7 @@ class Tally:
             self._fail(part, error)
         self._read += 1
 
-    def _fail(self, part: Part, error: Exception) -> None:
+    def _fail(self, part: SourceUnit, error: Exception) -> None:
         self.counts[f"{_UNITS}failed"] += 1
         if len(self.failures) < NAMED:
             code = getattr(error, "code", "os_error")
@@ -114,10 +114,10 @@ class Tally:
         for one in names:
             if one not in self.keys:
                 problem = InvalidValue("revive", f"expected the name of a unit of this source, got {one!r:.200}")
-                self._fail(Part(one, None), problem)
+                self._fail(SourceUnit(one, None), problem)
 
     @property
-    def stored(self) -> int:
+    def stored_count(self) -> int:
         """Return how many units were stored, or in a dry run would be stored."""
         return sum(self.counts[_UNITS + outcome] for outcome in STORED)
 

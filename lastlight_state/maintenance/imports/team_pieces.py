@@ -21,8 +21,8 @@ from lastlight_state.conversations.exchange import statements, statements as exc
 from lastlight_state.conversations.records import Message
 from lastlight_state.conversations.shared import storing
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS
-from lastlight_state.db.rows.statements import Row, Statement, bind, prepared
-from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.rows.statements import Row, Statement, bind, statement_of
+from lastlight_state.db.rows.writes import as_list, elements_table
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
@@ -41,22 +41,24 @@ class StoredDelivery(NamedTuple):
 
 
 _i, _d, _m = INBOXES.c, DELIVERIES.c, MEMBERS.c
-_owners = listed("owners")
+_owners = elements_table("owners")
 
 #: Finds members of a channel, also those who have left: an import does not bring them back.
-_MEMBERS = prepared(sa.select(_m.member).where(_m.channel == bind("channel", _m.channel)))
-_JOIN = prepared(
+_MEMBERS = statement_of(sa.select(_m.member).where(_m.channel == bind("channel", _m.channel)))
+_JOIN = statement_of(
     insert(MEMBERS)
     .values({name: bind(name, _m[name]) for name in ("channel", "member", "joined_at")})
     .on_conflict_do_nothing()
 )
-_DELIVERED = prepared(
+_DELIVERED = statement_of(
     sa.select(_d.message_id, _d.owner, _d.ord, _d.acked_at, _d.taken_by).where(
-        AmongFew(_d.message_id, sa.select(member_of(listed("ids").c.value, "id")))
+        AmongFew(_d.message_id, sa.select(member_of(elements_table("ids").c.value, "id")))
     ),
     StoredDelivery,
 )
-_INBOXES = prepared(sa.select(_i.owner).where(AmongFew(_i.owner, sa.select(member_of(listed("ids").c.value, "id")))))
+_INBOXES = statement_of(
+    sa.select(_i.owner).where(AmongFew(_i.owner, sa.select(member_of(elements_table("ids").c.value, "id"))))
+)
 _count = sa.cast(member_of(_owners.c.value, "count"), _i.next_ord.type)
 _reserved = insert(INBOXES).from_select(
     ["owner", "next_ord", "created_at"],
@@ -65,14 +67,14 @@ _reserved = insert(INBOXES).from_select(
     .where(sa.true()),  # otherwise SQLite reads ON CONFLICT as the condition of a join
 )
 #: Reserves the next positions of each of these inboxes, as many as its ``count``. Creates missing inboxes.
-_RESERVE: Statement[tuple[str, int]] = prepared(
+_RESERVE: Statement[tuple[str, int]] = statement_of(
     _reserved.on_conflict_do_update(
         index_elements=[_i.owner], set_={"next_ord": _i.next_ord + _reserved.excluded.next_ord}
     ).returning(_i.owner, _i.next_ord),
     tuple,
 )
 #: Acknowledges a delivery, unless a reader has taken it here: then the reader is to acknowledge it.
-_ACK = prepared(
+_ACK = statement_of(
     sa.update(DELIVERIES)
     .where(
         _d.owner == bind("owner", _d.owner),
@@ -138,14 +140,14 @@ class TeamPiece:
         self._takes_scope = False
 
     @property
-    def kept(self) -> Sequence[str]:
+    def kept_differences(self) -> Sequence[str]:
         """Return the messages that were changed in the store, too."""
         return self._found.kept
 
-    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
+    def compare(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the unit, the number of rows to add by table, and counts for ``noticed``."""
         team, self._takes_scope = self._team, look.kind.partition(" ")[0] == _WITH_SCOPES
-        look = self._renamed(look)
+        look = self._earlier_lookup(look)
         is_same = pieces.known_target(look) == team.id
         if is_same and not look.revives and self._is_earlier(look):
             return "unchanged", Counter(), Counter()
@@ -158,10 +160,10 @@ class TeamPiece:
         if found not in STORED:
             return found, Counter(), Counter()
         look.planned["teams"][team.id] = team.digest
-        self.digest = self._line(brought.told_by(pieces.known(look)).get("owners", ()) if is_same else ())
-        noted = pieces.known(look) if is_same and not look.revives else None
+        self.digest = self._line(brought.told_by(pieces.known_digest(look)).get("owners", ()) if is_same else ())
+        noted = pieces.known_digest(look) if is_same and not look.revives else None
         self._gone = self._removed_inboxes(look.view, noted, stored)
-        rows, left = self._added(look, stored, self._imported_before(noted))
+        rows, left = self._rows_to_add(look, stored, self._imported_before(noted))
         if found == "grown" and pieces.is_same(look, self) and not rows.total():
             return "unchanged", Counter(), Counter()  # nothing of the team was removed here
         noticed = Counter(removed_here=left, conflicts=len(self._found.kept))
@@ -175,7 +177,7 @@ class TeamPiece:
         told = {"owners": sorted({*before, *map(brought.mark, self._owners)})}
         return brought.line(f"{self._team.digest} {self._marks[-1]}", told)
 
-    def _renamed(self, look: UnitLookup) -> UnitLookup:
+    def _earlier_lookup(self, look: UnitLookup) -> UnitLookup:
         """Return the lookup under the name that the team had at its last import.
 
         That name differs if the team's file was renamed, or if the team has moved from a file into a database. A copy
@@ -196,7 +198,9 @@ class TeamPiece:
         here = view.values(_INBOXES, {"ids": as_list([{"id": one} for one in named])}) if named else []
         return frozenset(named) - {*here}
 
-    def _added(self, look: UnitLookup, members: AbstractSet[str], before: AbstractSet[str]) -> tuple[Counter[str], int]:
+    def _rows_to_add(
+        self, look: UnitLookup, members: AbstractSet[str], before: AbstractSet[str]
+    ) -> tuple[Counter[str], int]:
         """Return the rows to add, and how many removed deliveries of messages imported ``before`` are not added."""
         planned = look.planned["messages"]
         self._found, self._look = comparing.SessionDifference(), look
@@ -226,7 +230,7 @@ class TeamPiece:
         for one in self._joining:
             view.change(_JOIN, {"channel": team.id, "member": one, "joined_at": team.began})
         if self._sent:
-            view.insert(DELIVERIES, exchange.DELIVER, self._placed(view))
+            view.insert(DELIVERIES, exchange.DELIVER, self._place_deliveries(view))
         for row in self._read:
             view.change(_ACK, row)
 
@@ -240,14 +244,14 @@ class TeamPiece:
 
         Then the source is an older copy, or the old file of a team that has moved into a database.
         """
-        if _mark_in(pieces.known(look) or "") in self._marks:
+        if _mark_in(pieces.known_digest(look) or "") in self._marks:
             return False
         with suppress(AlreadyExists):
             return not comparing.messages(look, comparing.SessionDifference(), self._bodies, _is_changed_here)
         return False
 
     def _refuse_other(self, look: UnitLookup) -> None:
-        mark, both = _mark_in(pieces.known(look) or ""), ": a scope keeps both" if self._takes_scope else ""
+        mark, both = _mark_in(pieces.known_digest(look) or ""), ": a scope keeps both" if self._takes_scope else ""
         if mark not in self._marks:
             pieces.refuse_other(self, f"is stored with other messages than those with which this source begins{both}")
         if mark == self._marks[0] and not pieces.is_same(look, self) and not origins.is_of_source(look):
@@ -289,10 +293,10 @@ class TeamPiece:
         """Yield the id of each message with its inboxes."""
         yield from ((body, letter.owners) for body, letter in zip(self._bodies, self._team.letters, strict=True))
 
-    def _placed(self, view: Unit) -> list[Row]:
+    def _place_deliveries(self, view: Unit) -> list[Row]:
         """Return the new deliveries with positions at the ends of their inboxes. Locks inboxes in the owners' order."""
         counts = Counter(row["owner"] for row in self._sent)
-        owners = [{"id": one, "count": counts[one]} for one in statements.ordered(counts)]
+        owners = [{"id": one, "count": counts[one]} for one in statements.sorted_names(counts)]
         ends = view.rows(_RESERVE, {"owners": as_list(owners), "at": self._team.began})
         free = {owner: next_ord - counts[owner] for owner, next_ord in ends}
         placed: list[Row] = []

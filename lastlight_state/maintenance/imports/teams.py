@@ -27,7 +27,7 @@ from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports.lenient import as_text, fitting_message
-from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part
+from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, SourceUnit
 from lastlight_state.maintenance.imports.run_folders import moment_of, object_in
 from lastlight_state.maintenance.imports.team_pieces import Letter, Team, TeamPiece
 from lastlight_state.special_files import DIRECTORY
@@ -47,11 +47,11 @@ def found_at(path: Path) -> bool:
     return bool(_files(path))
 
 
-def parts(path: Path) -> Generator[Part]:
+def parts(path: Path) -> Generator[SourceUnit]:
     """Yield the teams of a folder, ordered by their file names."""
     for file in _files(path):
         name = os.fsencode(file.name).decode("utf-8", "backslashreplace")
-        yield Part(name, partial(_read, file))
+        yield SourceUnit(name, partial(_read, file))
 
 
 def _files(path: Path) -> list[Path]:
@@ -105,14 +105,14 @@ class _Reader:
     @property
     def channel(self) -> str:
         """Return the id of the channel that the team gets in the store."""
-        return self.team_id if self.into.scope is None else self.into.scoped(self.team_id)
+        return self.team_id if self.into.scope is None else self.into.scoped_id(self.team_id)
 
     def owner(self, where: str, name: str) -> str:
         """Return the name of a member's inbox.
 
         It includes the team, because two teams may have a member of the same name.
         """
-        return valid.identifier(where, self.into.scoped(self.team_id, name))
+        return valid.identifier(where, self.into.scoped_id(self.team_id, name))
 
     def letter(self, where: str, told: Any, began: datetime) -> Letter:
         """Return a message with its inboxes, and the times at which it was read in them."""
@@ -133,7 +133,7 @@ class _Reader:
     def _message(self, where: str, told: dict[str, Any], sent: datetime, owners: list[str]) -> NewMessage:
         sender = told.get("from")
         one = NewMessage(
-            id=told["id"] if self.into.scope is None else self.into.scoped(told["id"]),
+            id=told["id"] if self.into.scope is None else self.into.scoped_id(told["id"]),
             role="user",
             content=told["content"] if told.get("content") is not None else "",
             created_at=sent,

@@ -23,7 +23,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import bind, statement_of
 from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
@@ -32,7 +32,15 @@ from lastlight_state.maintenance.copy import row_merge
 from lastlight_state.maintenance.imports import brought, foreign, origins, pieces, servers, workflow_rows
 from lastlight_state.maintenance.imports.cells import ExtraFields
 from lastlight_state.maintenance.imports.foreign import Foreign, Row as ForeignRow, digest, unit_name
-from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, Kind, Part, Piece, Place, UnitLookup
+from lastlight_state.maintenance.imports.pieces import (
+    STORED,
+    ImportTarget,
+    ImportUnit,
+    Kind,
+    Place,
+    SourceUnit,
+    UnitLookup,
+)
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row, RowDraft, RowPiece
 from lastlight_state.messaging import models
 from lastlight_state.messaging.models import MESSAGES, SESSIONS, SESSIONS as CHATS, is_active
@@ -46,12 +54,12 @@ _s, _m = SESSIONS.c, MESSAGES.c
 _SAID, _LATER = ("role", "content", "timestamp"), "platform_message_id"
 _TOLD = (*_SAID, _LATER)
 
-_MESSAGES = prepared(
+_MESSAGES = statement_of(
     sa.select(*_m).where(_m.session_id == bind("session_id", _m.session_id)).order_by(_m.session_id, _m.id),
 )
-_SESSION = prepared(sa.select(_s.id).where(_s.id == bind("id", _s.id)))
-_METADATA = prepared(sa.select(_s.metadata).where(_s.id == bind("id", _s.id)))
-_RIVAL = prepared(
+_SESSION = statement_of(sa.select(_s.id).where(_s.id == bind("id", _s.id)))
+_METADATA = statement_of(sa.select(_s.metadata).where(_s.id == bind("id", _s.id)))
+_RIVAL = statement_of(
     sa.select(_s.id).where(
         is_active(),
         *(_s[name] == bind(name, _s[name]) for name in ("platform", "channel_id", "user_id")),
@@ -59,11 +67,11 @@ _RIVAL = prepared(
         _s.id != bind("id", _s.id),
     )
 )
-_SAY = prepared(
+_SAY = statement_of(
     sa.insert(MESSAGES).values({column.name: bind(column.name, column) for column in _m if column.name != "id"})
 )
 _more = sa.bindparam("more", type_=_s.message_count.type)
-_COUNT = prepared(
+_COUNT = statement_of(
     sa.update(SESSIONS)
     .where(_s.id == bind("session_id", _s.id))
     .values(message_count=sa.func.coalesce(_s.message_count, 0) + _more)
@@ -89,7 +97,7 @@ class ChatPiece(RowPiece):
         self._messages, self._new = messages, messages
         self._keeps_numbers = True
 
-    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
+    def compare(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the unit, the number of rows to add by table, and counts for ``noticed``."""
         [session] = self.draft.given["messaging_sessions"]
         rival = {**session, "thread": session["thread_id"] or ""}
@@ -97,10 +105,13 @@ class ChatPiece(RowPiece):
         if "metadata" in session:  # keep what later messages here have added
             stored = look.view.value(_METADATA, {"id": session["id"]})
             session = {**session, "metadata": {**(stored or {}), **session["metadata"]}}
-        self._given = {"messaging_sessions": [retired(session) if is_rival else session]}
-        if self._has_all(brought.told_by(pieces.known(look))) is False and look.view.row(_SESSION, session) is not None:
+        self._given = {"messaging_sessions": [retired_session(session) if is_rival else session]}
+        if (
+            self._has_all(brought.told_by(pieces.known_digest(look))) is False
+            and look.view.row(_SESSION, session) is not None
+        ):
             pieces.refuse_other(self, f"has messages that this source lacks, and {origins.came_from(look)}")
-        found, rows, noticed = super().compared(look)
+        found, rows, noticed = super().compare(look)
         if found not in STORED:
             return found, rows, noticed
         noticed["active_retired"] += bool(is_rival) and found == "imported"
@@ -113,7 +124,7 @@ class ChatPiece(RowPiece):
     def _has_all(self, before: Mapping[str, Any]) -> bool | None:
         """True if the source begins with the messages of its last import. None if that import had none."""
         known = before.get("messages")
-        return bool(brought.beginning(self._said, known)) if known and known[0] else None
+        return bool(brought.leading_ids(self._said, known)) if known and known[0] else None
 
     def _not_stored(self, stored: Sequence[Row], noticed: Counter[str]) -> Sequence[Row]:
         """Return the messages that come after the stored ones.
@@ -148,7 +159,7 @@ class ChatPiece(RowPiece):
         return not stored or bool(stored[-1]["id"] < self._new[0]["id"])
 
 
-def retired(session: Row) -> dict[str, Any]:
+def retired_session(session: Row) -> dict[str, Any]:
     """Return the session as inactive, because another session is the active one of its conversation."""
     ended = {"deactivated_at": session["last_activity_at"], "deactivated_reason": "duplicate"}
     return {**session, "active": False, **ended}
@@ -186,7 +197,7 @@ def found_at(place: Place) -> bool:
     """
     if isinstance(place, Path):
         return foreign.holds(place, _is_known)
-    with servers.opened(place) as source:
+    with servers.open_source(place) as source:
         return _is_known(source)
 
 
@@ -196,9 +207,9 @@ def _is_known(source: Foreign) -> bool:
     return is_one and foreign.has(source, there)
 
 
-def parts(place: Place) -> Generator[Part]:
+def parts(place: Place) -> Generator[SourceUnit]:
     """Yield the runs of a database with their rows, executions without a run, overrides, fires and chats."""
-    with servers.opened(place) as source:
+    with servers.open_source(place) as source:
         if not _is_known(source):
             raise Conflict(f"{str(place)!r:.200} has not the tables {_NAMES}", code="unknown_source")
         yield from _runs(source)
@@ -206,10 +217,10 @@ def parts(place: Place) -> Generator[Part]:
         yield from _overrides(source)
         yield from _fires(source)
         yield from _chats(source)
-        yield from foreign.left(source, _READ)
+        yield from foreign.unread_tables(source, _READ)
 
 
-def _runs(source: Foreign) -> Iterator[Part]:
+def _runs(source: Foreign) -> Iterator[SourceUnit]:
     known = set()
     for row in source.rows("workflow_runs", "ORDER BY started_at, id"):
         known.add(row["id"])
@@ -228,44 +239,44 @@ def _of_run(source: Foreign, run_id: Any, found: Found) -> Found:
     }
 
 
-def _alone(source: Foreign) -> Iterator[Part]:
+def _alone(source: Foreign) -> Iterator[SourceUnit]:
     rest = "WHERE workflow_run_id IS NULL " if "workflow_run_id" in source.columns("executions") else ""
     for row in source.rows("executions", f"{rest}ORDER BY {_OF_RUNS['executions']}"):
         yield _part(source, "executions", row["id"], partial(dict, executions=[row]))
 
 
-def _overrides(source: Foreign) -> Iterator[Part]:
+def _overrides(source: Foreign) -> Iterator[SourceUnit]:
     for table in _OVERRIDES:
         for row in source.rows(table, "ORDER BY name"):
             yield _part(source, table, row["name"], partial(dict, {table: [row]}))
 
 
-def _fires(source: Foreign) -> Iterator[Part]:
+def _fires(source: Foreign) -> Iterator[SourceUnit]:
     for row in source.rows("cron_runs", "ORDER BY started_at, id"):
         yield _part(source, "cron_runs", row["id"], partial(dict, cron_fires=[row]))
 
 
-def _chats(source: Foreign) -> Iterator[Part]:
+def _chats(source: Foreign) -> Iterator[SourceUnit]:
     ordered = source.rows("messaging_sessions", _BY_ACTIVITY)
     newest = {_place(row): row["id"] for row in ordered if row["active"] == 1}
     known = set()
     for row in source.rows("messaging_sessions", "ORDER BY created_at, id"):
         known.add(row["id"])
         is_old = row["active"] == 1 and newest.get(_place(row)) != row["id"]
-        yield Part(unit_name("messaging_sessions", row["id"]), partial(_chat_piece, source, row, is_old))
+        yield SourceUnit(unit_name("messaging_sessions", row["id"]), partial(_chat_piece, source, row, is_old))
     for missing in sorted(set(source.values("messaging_messages", "session_id")) - known, key=repr):
-        yield Part(unit_name("messaging_messages", missing), _without_session)
+        yield SourceUnit(unit_name("messaging_messages", missing), _without_session)
 
 
 def _place(row: ForeignRow) -> tuple[Any, ...]:
     return tuple(row[name] or "" for name in _PLACE)
 
 
-def _part(source: Foreign, table: str, key: Any, read: Callable[[], Found]) -> Part:
-    return Part(unit_name(table, key), partial(_piece, source, read))
+def _part(source: Foreign, table: str, key: Any, read: Callable[[], Found]) -> SourceUnit:
+    return SourceUnit(unit_name(table, key), partial(_piece, source, read))
 
 
-def _piece(source: Foreign, read: Callable[[], Found], into: ImportTarget) -> Piece:
+def _piece(source: Foreign, read: Callable[[], Found], into: ImportTarget) -> ImportUnit:
     found = {table: rows for table, rows in read().items() if rows}
     source.confirm()
     noticed: Counter[str] = Counter()
@@ -284,7 +295,7 @@ def _row(into: ImportTarget, noticed: Counter[str], table: str, found: ForeignRo
     return workflow_rows.MADE[table](into.settings.limits, found, ExtraFields(noticed, lenient=into.lenient))
 
 
-def _chat_piece(source: Foreign, row: ForeignRow, is_old: bool, into: ImportTarget) -> Piece:
+def _chat_piece(source: Foreign, row: ForeignRow, is_old: bool, into: ImportTarget) -> ImportUnit:
     said = list(source.rows("messaging_messages", "WHERE session_id = ? ORDER BY id", [row["id"]]))
     source.confirm()
     limits, noticed = into.settings.limits, Counter(active_retired=int(is_old))
@@ -292,20 +303,20 @@ def _chat_piece(source: Foreign, row: ForeignRow, is_old: bool, into: ImportTarg
     session: dict[str, Any] = {"message_count": len(said), "deactivated_at": None, "deactivated_reason": None}
     session |= workflow_rows.chat(limits, row, aside)
     messages = [workflow_rows.message(limits, one, aside) for one in said]
-    metadata = aside.told(f"messaging_sessions {session['id']:.80}", None, limits_of(CHATS).metadata)
+    metadata = aside.add_to(f"messaging_sessions {session['id']:.80}", None, limits_of(CHATS).metadata)
     if metadata is not None:
         session["metadata"] = metadata
     draft = RowDraft(
         ("messaging_session", session["id"]),
         "messaging_sessions",
         digest([row, said]),
-        {"messaging_sessions": [retired(session) if is_old else session]},
+        {"messaging_sessions": [retired_session(session) if is_old else session]},
         noticed,
     )
     return ChatPiece(draft, messages, workflow_rows.GROWTHS, into)
 
 
-def _without_session(_: ImportTarget) -> Piece:
+def _without_session(_: ImportTarget) -> ImportUnit:
     raise InvalidValue("messaging_messages.session_id", "must be the id of a row of messaging_sessions")
 
 

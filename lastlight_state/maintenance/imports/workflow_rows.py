@@ -184,7 +184,7 @@ def run(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
 
     Unknown columns are put into its context.
     """
-    row = _placed("workflow_runs", _checked(RUNS, limits, found, aside))
+    row = _split_repo("workflow_runs", _checked_columns(RUNS, limits, found, aside))
     ended = row["status"] in ("failed", "cancelled")
     context = row["context"]
     told = context.get("error") if ended and isinstance(context, dict) else None
@@ -192,22 +192,22 @@ def run(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     row["phase_count"] = len(row["phase_history"])
     row["queued_at"] = row["started_at"] if row["status"] == "queued" else None
     where = f"workflow_runs {row['id']:.80}.context"
-    return {**row, "context": aside.told(where, context, limits.context)}
+    return {**row, "context": aside.add_to(where, context, limits.context)}
 
 
 def execution(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     """Convert an execution. Unknown columns are put into its details."""
-    row = _placed("executions", _checked(EXECUTIONS, limits, found, aside))
+    row = _split_repo("executions", _checked_columns(EXECUTIONS, limits, found, aside))
     where, others = f"executions {row['id']:.80}.details", aside.others
     aside.others = {}
     codec.encode(where, others, max_bytes=_EXECUTION.details)
-    return {**row, "details": aside.told(where, others, _EXECUTION.details) or None}
+    return {**row, "details": aside.add_to(where, others, _EXECUTION.details) or None}
 
 
-def _placed(table: str, row: cells.Row) -> cells.Row:
+def _split_repo(table: str, row: cells.Row) -> cells.Row:
     """Return the row with the repository's owner and name in separate columns."""
     try:
-        owner, repo = repos.normalised(row.get("owner"), row.get("repo"))
+        owner, repo = repos.normalise_repo(row.get("owner"), row.get("repo"))
     except InvalidValue as error:
         raise InvalidValue(f"{table} {row['id']:.80}.{error.where}", error.problem) from None
     return {**row, "owner": owner, "repo": repo}
@@ -229,25 +229,25 @@ def fire(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     }
     both = workflow is not None and handler is not None
     given = {name: value for name, value in named.items() if name not in _RENAMED or (both and name == "handler")}
-    row = _checked(FIRES, limits, given, aside, name="cron_fires")
-    payload = aside.told(f"cron_runs {row['id']:.80}", None, _FIRE.payload)
+    row = _checked_columns(FIRES, limits, given, aside, name="cron_fires")
+    payload = aside.add_to(f"cron_runs {row['id']:.80}", None, _FIRE.payload)
     said = {} if payload is None else {"payload": payload}
     return {**row, **said, "status": "abandoned"} if row["status"] == "running" else {**row, **said}
 
 
 def approval(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     """Convert a gate. Unknown columns are put into its action."""
-    row = _checked(APPROVALS, limits, found, aside)
+    row = _checked_columns(APPROVALS, limits, found, aside)
     return {
         **row,
-        "action": aside.told(f"workflow_approvals {row['id']:.80}.action", None, _GATE.action),
+        "action": aside.add_to(f"workflow_approvals {row['id']:.80}.action", None, _GATE.action),
     }
 
 
 def override(table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     """Convert an operator's override. Unknown columns are only counted, and a refused value fails the unit."""
     aside.lenient = False
-    row = _checked(table, limits, found, aside)
+    row = _checked_columns(table, limits, found, aside)
     aside.leave()
     return row
 
@@ -255,20 +255,20 @@ def override(table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFiel
 def chat(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     """Convert a chat session. Its messages are counted again later, when texts kept for them join its metadata."""
     others = {name: value for name, value in found.items() if name != "message_count"}
-    return _checked(chats.SESSIONS, limits, others, aside)
+    return _checked_columns(chats.SESSIONS, limits, others, aside)
 
 
 def message(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     """Convert a message of a chat session. Refused texts go to the session's ``aside``. Unknown columns are counted."""
     own = ExtraFields(aside.noticed, lenient=aside.lenient)
-    row = _checked(chats.MESSAGES, limits, found, own)
+    row = _checked_columns(chats.MESSAGES, limits, found, own)
     own.leave()
     aside.texts |= {f"message {row['id']}.{name}": text for name, text in own.texts.items()}
     aside.escaped += [f"message {row['id']}.{name}" for name in own.escaped]
     return row
 
 
-def _checked(
+def _checked_columns(
     table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFields, name: str | None = None
 ) -> cells.Row:
     """Return the columns that have a check. Other columns are collected in ``aside``."""

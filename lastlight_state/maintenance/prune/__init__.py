@@ -21,7 +21,7 @@ from lastlight_state.maintenance.prune import batches, checks, sweeping
 from lastlight_state.maintenance.prune.archived_logs import ArchivedLogs
 from lastlight_state.maintenance.prune.archiving import BUNDLES, Archiver
 from lastlight_state.maintenance.prune.arguments import PrunePlan, PrunePolicy
-from lastlight_state.maintenance.prune.batches import Progress, batch, settled
+from lastlight_state.maintenance.prune.batches import Progress, batch, count_removed_logs
 from lastlight_state.maintenance.prune.candidates import Range
 from lastlight_state.maintenance.prune.files import FILES, Tree
 from lastlight_state.maintenance.prune.kinds import KINDS
@@ -87,24 +87,24 @@ class Prune(Repository):
         if receipt.scope in SWEEPS:
             return self._swept(receipt, _timer(time_limit))
         if receipt.scope in FILES:
-            return self._filed(receipt, _timer(time_limit))
+            return self._prune_files(receipt, _timer(time_limit))
         found = Range.of(KINDS[receipt.scope], receipt.policy)
         most, in_time = receipt.policy["batch_rows"], _timer(time_limit)
         archiver = self._archiver(receipt)
         going_on = True
         with jobs.interruptible(self._receipts, lambda: receipt, again=self._again(receipt)):
-            receipt = self._settled(receipt)
+            receipt = self._remove_archived_logs(receipt)
             while going_on:
                 if not in_time():
                     return self._receipts.finish(receipt, "interrupted", error=_OUT_OF_TIME)
                 receipt, going_on = self._next(receipt, found, most, archiver)
-                receipt = self._settled(receipt)
+                receipt = self._remove_archived_logs(receipt)
             return self._receipts.finish(receipt)
 
     def _next(self, receipt: Receipt, found: Range, most: int, archiver: Archiver | None) -> tuple[Receipt, bool]:
         return self._writing(lambda unit: batch(unit, receipt, found, most, self._now(), archiver))
 
-    def _settled(self, receipt: Receipt) -> Receipt:
+    def _remove_archived_logs(self, receipt: Receipt) -> Receipt:
         """After the commit of a batch, remove the logs of the records that the batch archived and removed."""
         names = Progress.of(receipt.cursor).archived
         if not names:
@@ -112,7 +112,7 @@ class Prune(Repository):
         cutoff = parse_time(receipt.policy["cutoff"])
         logs = ArchivedLogs.of(Path(receipt.policy["archive"]), names)
         removed = logs.remove(self._reading(logs.free), self._settings, cutoff)
-        return self._writing(lambda unit: settled(unit, receipt, removed, self._now()))
+        return self._writing(lambda unit: count_removed_logs(unit, receipt, removed, self._now()))
 
     def _swept(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:
         place: sweeping.Place | None = sweeping.Place.of(receipt)
@@ -137,7 +137,7 @@ class Prune(Repository):
     ) -> tuple[Receipt, sweeping.Place | None]:
         return self._writing(lambda unit: sweeping.batch(unit, receipt, place, look, self._now()))
 
-    def _filed(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:
+    def _prune_files(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:
         """Prune log files in batches.
 
         Each batch writes the next logs' names into the receipt, then removes and counts them.
@@ -145,20 +145,22 @@ class Prune(Repository):
         tree, cutoff = sweeping.tree_of(self._settings, receipt.policy), parse_time(receipt.policy["cutoff"])
         with jobs.interruptible(self._receipts, lambda: receipt, again=self._again(receipt)):
             receipt = self._filed_on(receipt, tree, cutoff)
-            for keys in sweeping.chunks(tree, tree.seen(cutoff), receipt.policy):
+            for keys in sweeping.chunks(tree, tree.logs_by_age(cutoff), receipt.policy):
                 if not in_time():
                     return self._receipts.finish(receipt, "interrupted", error=_OUT_OF_TIME)
-                going = self._reading(partial(sweeping.going, tree=tree, keys=keys, cutoff=cutoff, staying=Counter()))
+                going = self._reading(
+                    partial(sweeping.removable_logs, tree=tree, keys=keys, cutoff=cutoff, staying=Counter())
+                )
                 receipt = self._receipts.step(receipt, counts=receipt.counts, cursor=sweeping.cursor(going))
                 receipt = self._filed_on(receipt, tree, cutoff)
             return self._receipts.finish(receipt)
 
     def _filed_on(self, receipt: Receipt, tree: Tree, cutoff: datetime) -> Receipt:
         """Remove the logs that the receipt names, except logs that are in use now."""
-        going = sweeping.left(receipt)
-        kept = self._reading(lambda unit: tree.protected(unit, list(going)))
-        gone = sweeping.removed(tree, going, kept, cutoff)
-        return self._writing(lambda unit: sweeping.counted(unit, receipt, tree, gone, self._now()))
+        going = sweeping.pending_logs(receipt)
+        kept = self._reading(lambda unit: tree.protected_logs(unit, list(going)))
+        gone = sweeping.remove_logs(tree, going, kept, cutoff)
+        return self._writing(lambda unit: sweeping.record_removed_logs(unit, receipt, tree, gone, self._now()))
 
     def _again(self, receipt: Receipt) -> str:
         """Return the command line that resumes a prune."""

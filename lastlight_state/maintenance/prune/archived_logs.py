@@ -28,7 +28,7 @@ from lastlight_state.files.agent_log.tree import PROJECTS
 from lastlight_state.files.jsonl import files
 from lastlight_state.maintenance.backup.restoring import LINES
 from lastlight_state.maintenance.bundles import row_lines
-from lastlight_state.maintenance.bundles.archive import opened
+from lastlight_state.maintenance.bundles.archive import open_bundle
 from lastlight_state.maintenance.prune.arguments import LINE_BYTES, LINE_FILES
 from lastlight_state.maintenance.shared import run_tables
 from lastlight_state.settings import Settings
@@ -72,7 +72,7 @@ class ArchivedLogs:
         digests: dict[str, set[str]] = {}
         sizes: dict[str, int] = {}
         for bundle in names:
-            with opened(folder / bundle) as found:
+            with open_bundle(folder / bundle) as found:
                 for part in found.logs:
                     name = part.name.removeprefix(_BELOW)
                     digests.setdefault(name, set()).add(part.sha256)
@@ -81,7 +81,7 @@ class ArchivedLogs:
 
     def free(self, unit: Unit) -> set[Log]:
         """Return the logs that no stored row names."""
-        used = run_tables.named(unit, {log.session_id for log in self._logs})
+        used = run_tables.naming_counts(unit, {log.session_id for log in self._logs})
         return {log for log in self._logs if log.session_id not in used}
 
     def remove(self, free: Collection[Log], settings: Settings, cutoff: datetime) -> Counter[str]:
@@ -96,7 +96,7 @@ class ArchivedLogs:
         gone = [
             size for name, size in self._sizes.items() if Log.at(name) in free and not os.path.lexists(projects / name)
         ]
-        return _counted(gone)
+        return _count_sizes(gone)
 
     def _may_go(self, log: Log, cutoff: datetime, name: str, file: int) -> bool:
         if not _is_old(file, cutoff):
@@ -134,24 +134,24 @@ def named_by(unit: Unit, kind: str, keys: Sequence[str]) -> Counter[str]:
     return found
 
 
-def measured(unit: Unit, named: Counter[str], settings: Settings, cutoff: datetime) -> Counter[str]:
+def removable_counts(unit: Unit, named: Counter[str], settings: Settings, cutoff: datetime) -> Counter[str]:
     """Return counts of the log files that would be removed together with these records.
 
     ``named`` is how many times the records name each log. A log that other rows name, too, stays.
     """
-    in_all = run_tables.named(unit, named)
+    in_all = run_tables.naming_counts(unit, named)
     free = [session_id for session_id, often in named.items() if in_all[session_id] == often]
-    return _counted([size for log in _there(settings, free) for size in _going(log, settings, cutoff)])
+    return _count_sizes([size for log in _there(settings, free) for size in _removable_sizes(log, settings, cutoff)])
 
 
 def _there(settings: Settings, session_ids: Iterable[str]) -> list[Log]:
-    return sorted({Log.at(name.removeprefix(_BELOW)) for name, _ in row_lines.found(settings, session_ids)})
+    return sorted({Log.at(name.removeprefix(_BELOW)) for name, _ in row_lines.log_files(settings, session_ids)})
 
 
-def _going(log: Log, settings: Settings, cutoff: datetime) -> Iterator[int]:
+def _removable_sizes(log: Log, settings: Settings, cutoff: datetime) -> Iterator[int]:
     """Yield the sizes of a log's files that would be removed, without temporary files."""
     with suppress(UnsafePath):
-        judged = repair.judged(log.path(settings), partial(_would_go, cutoff)) or {}
+        judged = repair.removable_files(log.path(settings), partial(_would_go, cutoff)) or {}
         yield from (size for name, size in judged.items() if not _is_unfinished(name))
 
 
@@ -181,7 +181,7 @@ def _is_whole(name: str, file: int) -> bool:
     return size > 0 and (not name.endswith(paths.LOG_SUFFIX) or os.pread(file, 1, size - 1) == _NEWLINE)
 
 
-def _counted(sizes: Collection[int]) -> Counter[str]:
+def _count_sizes(sizes: Collection[int]) -> Counter[str]:
     return +Counter({LINE_FILES: len(sizes), LINE_BYTES: sum(sizes)})
 
 

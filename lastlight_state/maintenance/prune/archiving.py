@@ -25,13 +25,13 @@ from lastlight_state.conversations.shared.storing import KnownClasses
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, CorruptData, StateError
 from lastlight_state.files.jsonl import files
-from lastlight_state.files.jsonl.files import sync_directory, translated
+from lastlight_state.files.jsonl.files import sync_directory, translate_errors
 from lastlight_state.maintenance.bundles import selection
-from lastlight_state.maintenance.bundles.archive import OpenBundle, link, opened
+from lastlight_state.maintenance.bundles.archive import OpenBundle, link, open_bundle
 from lastlight_state.maintenance.bundles.loading import Loading
 from lastlight_state.maintenance.bundles.records import Bundle
-from lastlight_state.maintenance.bundles.writing import written
-from lastlight_state.maintenance.copy.contents import shown
+from lastlight_state.maintenance.bundles.writing import write_bundle
+from lastlight_state.maintenance.copy.contents import key_text
 from lastlight_state.maintenance.copy.tables import Subject
 from lastlight_state.outputs.models import REGISTRY
 from lastlight_state.settings import Settings
@@ -46,10 +46,10 @@ _SAVEPOINT = "lastlight_proof"
 @contextmanager
 def undone(unit: Unit) -> Iterator[None]:
     """Roll back everything that the block stores. If the block raises, its transaction is rolled back in any case."""
-    unit.plain(f"SAVEPOINT {_SAVEPOINT}")
+    unit.control(f"SAVEPOINT {_SAVEPOINT}")
     yield
-    unit.plain(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
-    unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+    unit.control(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+    unit.control(f"RELEASE SAVEPOINT {_SAVEPOINT}")
 
 
 def prove(unit: Unit, file: Path, now: datetime) -> None:
@@ -57,20 +57,20 @@ def prove(unit: Unit, file: Path, now: datetime) -> None:
 
     Raises `Conflict` ``archive_differs`` with the first different cell, and the errors of the load.
     """
-    with opened(file) as found:
+    with open_bundle(file) as found:
         try:
             Loading(found, KnownClasses(), "refuse", now, allow_unknown_words=True).store(unit)
         except StateError as error:
             error.add_note(f"the archive {file} cannot be loaded, so nothing was removed")
             raise
-        for subject, reading, keys in selection.selected(unit, found.bundle.kind, found.bundle.id).rows:
+        for subject, reading, keys in selection.select_rows(unit, found.bundle.kind, found.bundle.id).rows:
             lines = selection.rows_of(unit, subject, reading, keys)
-            for archived, loaded in zip_longest(_archived(found, subject), lines):
+            for archived, loaded in zip_longest(_archived_lines(found, subject), lines):
                 if archived != loaded:
                     raise _different(file, subject, archived, loaded)
 
 
-def _archived(bundle: OpenBundle, subject: Subject) -> Iterator[bytes]:
+def _archived_lines(bundle: OpenBundle, subject: Subject) -> Iterator[bytes]:
     part = bundle.tables.get(subject.name)
     return iter(()) if part is None else bundle.lines(part)
 
@@ -79,7 +79,7 @@ def _different(file: Path, subject: Subject, archived: bytes | None, loaded: byt
     """Return the error for a row that a bundle does not restore exactly. It names the cell, but contains no value."""
     was, now = (_row(line) for line in (archived, loaded))
     row = was or now
-    key = shown([row.get(column.name) for column in subject.table.primary_key])
+    key = key_text([row.get(column.name) for column in subject.table.primary_key])
     cells = [name for name in subject.names if was.get(name) != now.get(name)] if was and now else []
     column = cells[0] if cells else None
     cell = f"{subject.name} {key}" + ("" if column is None else f", column {column},")
@@ -125,10 +125,10 @@ class Archiver:
         rows: Counter[str] = Counter()
         if keys:
             self._refuse_more(unit)
-        with translated(self.folder):
+        with translate_errors(self.folder):
             for key in keys:
                 try:
-                    digests[key], bundle = self._written(unit, key)
+                    digests[key], bundle = self._write_bundle(unit, key)
                 except CorruptData:
                     if self.kind != "run":
                         raise
@@ -154,7 +154,7 @@ class Archiver:
 
         Raises `Conflict` ``archive_differs``, or an error that refuses the bundle; then nothing may be removed.
         """
-        with translated(self.folder), undone(unit):
+        with translate_errors(self.folder), undone(unit):
             for key, digest in digests.items():
                 prove(unit, self.folder / self.name_of(key, digest), at)
 
@@ -168,16 +168,16 @@ class Archiver:
                 f"a {self.kind} got more rows while it was archived: go on with the prune", code="changed_meanwhile"
             )
 
-    def _written(self, unit: Unit, key: str) -> tuple[str, Bundle]:
+    def _write_bundle(self, unit: Unit, key: str) -> tuple[str, Bundle]:
         made = self.folder / f".{secrets.token_hex(8)}.tmp"
         try:
             with made.open("xb") as file:
                 os.fchmod(file.fileno(), 0o600)
-                chosen = selection.selected(unit, self.kind, key)
-                written(file, unit, (self.kind, key, self.revision), chosen, self.settings)
+                chosen = selection.select_rows(unit, self.kind, key)
+                write_bundle(file, unit, (self.kind, key, self.revision), chosen, self.settings)
                 file.flush()
                 os.fsync(file.fileno())
-            with opened(made) as found, made.open("rb") as file:
+            with open_bundle(made) as found, made.open("rb") as file:
                 digest, bundle = hashlib.file_digest(file, "sha256").hexdigest(), found.bundle
             _put(made, self.folder / self.name_of(key, digest), digest)
         finally:

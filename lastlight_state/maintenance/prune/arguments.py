@@ -26,7 +26,7 @@ Place = tuple[datetime, str]
 START: Place = (datetime(1, 1, 1, tzinfo=UTC), "")
 
 
-def written(place: Place) -> list[str]:
+def encode_place(place: Place) -> list[str]:
     """Convert a place in the sort order of records to JSON values."""
     return [exact_iso_text(place[0]), place[1]]
 
@@ -37,7 +37,7 @@ def read(value: list[str]) -> Place:
     return parse_time(moment), key
 
 
-def bounded(unit: Unit, boundary: Statement[Place], terms: Mapping[str, Any], **values: Any) -> Row:
+def bounded_terms(unit: Unit, boundary: Statement[Place], terms: Mapping[str, Any], **values: Any) -> Row:
     """Return the terms with the place ``until``. Records before this place are old enough, and not among the newest.
 
     ``boundary`` finds the ``age`` and the ``key`` of the record that has ``kept`` newer records.
@@ -46,7 +46,7 @@ def bounded(unit: Unit, boundary: Statement[Place], terms: Mapping[str, Any], **
     if terms["keep_n"]:
         last_kept = unit.row(boundary, {"kept": terms["keep_n"] - 1, **values})
         until = START if last_kept is None else min(until, last_kept)
-    return {**terms, "until": written(until)}
+    return {**terms, "until": encode_place(until)}
 
 
 # Records of prunes.

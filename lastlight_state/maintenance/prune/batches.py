@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state.db.schema.columns import parse_time
-from lastlight_state.db.units.permits import permitted
+from lastlight_state.db.units.permits import permit_deletion
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.prune import archived_logs, arguments, candidates, candidates as sql
 from lastlight_state.maintenance.prune.archiving import Archiver
@@ -30,7 +30,7 @@ def begin(unit: Unit, terms: Terms) -> Terms:
     """Return the terms of a new prune. Raises `NotFound` if one of the ids does not exist."""
     kind = KINDS[terms["kind"]]
     _refuse_unknown(unit, kind.name, tuple(terms["ids"] or ()))
-    return candidates.bounded(unit, kind, terms)
+    return candidates.bounded_terms(unit, kind, terms)
 
 
 def plan(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
@@ -44,7 +44,7 @@ def plan(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
     samples: list[str] = []
     records = 0
     named: Counter[str] = Counter()
-    for keys in _together(unit, kind, _going(unit, found, protected), protected):
+    for keys in _together(unit, kind, _removable_keys(unit, found, protected), protected):
         samples += keys[: SAMPLES - len(samples)]
         records += len(keys)
         for rows in candidates.sizes(unit, kind, keys, outputs).values():
@@ -54,7 +54,7 @@ def plan(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
         if terms["with_logs"]:
             named += archived_logs.named_by(unit, kind.name, keys)
     if terms["with_logs"]:
-        counts += archived_logs.measured(unit, named, settings, cutoff)
+        counts += archived_logs.removable_counts(unit, named, settings, cutoff)
     return PrunePlan(
         kind=kind.name,
         cutoff=cutoff,
@@ -65,12 +65,12 @@ def plan(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
     )
 
 
-def _going(unit: Unit, found: Range, protected: Counter[str]) -> Iterator[list[str]]:
+def _removable_keys(unit: Unit, found: Range, protected: Counter[str]) -> Iterator[list[str]]:
     """Yield the records that nothing protects, in batches. The other records are counted by reason."""
     used = candidates.in_use(unit, found.kind)
     for places in candidates.walk(unit, found):
         keys = [key for _, key in places]
-        kept = candidates.protected(unit, found.kind, keys, used)
+        kept = candidates.protected_records(unit, found.kind, keys, used)
         protected.update(kept.values())
         yield [key for key in keys if key not in kept]
 
@@ -115,7 +115,7 @@ class Progress:
 
     def cursor(self) -> dict[str, Any]:
         """Return the progress as a cursor for a receipt."""
-        return {"after": arguments.written(self.after), "removed": self.removed, "archived": list(self.archived)}
+        return {"after": arguments.encode_place(self.after), "removed": self.removed, "archived": list(self.archived)}
 
 
 def batch(
@@ -133,34 +133,36 @@ def batch(
     following = found.next(unit, progress.after, locked=True)
     if not following:
         again = progress.removed
-        return _stepped(unit, receipt, Counter(), Progress(), at), again
+        return _step_receipt(unit, receipt, Counter(), Progress(), at), again
     keys = [key for _, key in following]
     if found.kind.shared is not None:
         found.kind.shared.lock(unit, keys)
-    kept = candidates.protected(unit, found.kind, keys, candidates.in_use(unit, found.kind))
+    kept = candidates.protected_records(unit, found.kind, keys, candidates.in_use(unit, found.kind))
     victims = [key for key in keys if key not in kept]
     outputs = candidates.outputs_of(unit, found.kind)
     chosen = _prefix(_bounds(unit, found.kind, victims, outputs), most)
     taken = candidates.free(chosen, candidates.waits(unit, found.kind, chosen))
-    digests, archived = ({}, Counter()) if archiver is None else _archived(unit, archiver, found.kind, taken, outputs)
+    digests, archived = (
+        ({}, Counter()) if archiver is None else _archive_records(unit, archiver, found.kind, taken, outputs)
+    )
     if archiver is not None:
         taken = [key for key in taken if key in digests]
-    removed = _removed(unit, receipt, found, taken, outputs, at, digests) if taken else Counter()
+    removed = _remove_records(unit, receipt, found, taken, outputs, at, digests) if taken else Counter()
     if archiver is not None:
         archiver.refuse_other(archived, removed)
         archiver.prove(unit, {key: digests[key] for key in taken}, at)
     last = following[-1] if len(chosen) == len(victims) else following[keys.index(chosen[-1])]
     names = tuple(archiver.name_of(*one) for one in digests.items()) if archiver and archiver.with_logs else ()
     progress = Progress(last, progress.removed or bool(taken), names)
-    return _stepped(unit, receipt, removed, progress, at), True
+    return _step_receipt(unit, receipt, removed, progress, at), True
 
 
-def settled(unit: Unit, receipt: Receipt, removed: Counter[str], at: datetime) -> Receipt:
+def count_removed_logs(unit: Unit, receipt: Receipt, removed: Counter[str], at: datetime) -> Receipt:
     """Count the logs that were removed after a batch, and remove the names of their bundles from the cursor."""
-    return _stepped(unit, receipt, removed, replace(Progress.of(receipt.cursor), archived=()), at)
+    return _step_receipt(unit, receipt, removed, replace(Progress.of(receipt.cursor), archived=()), at)
 
 
-def _archived(
+def _archive_records(
     unit: Unit, archiver: Archiver, kind: Kind, keys: Sequence[str], outputs: Sequence[str]
 ) -> tuple[dict[str, str], Counter[str]]:
     """Write these records as bundles. The records are locked, so that they do not change until they are removed."""
@@ -189,7 +191,7 @@ def _prefix(sizes: dict[str, Counter[str]], most: int) -> list[str]:
     return taken
 
 
-def _removed(
+def _remove_records(
     unit: Unit,
     receipt: Receipt,
     found: Range,
@@ -201,14 +203,14 @@ def _removed(
     """Remove these records with all rows that belong to them. The permit to delete ends with this transaction."""
     kind, statements = found.kind, found.statements
     counts: Counter[str] = Counter()
-    with permitted(unit, receipt.id):
+    with permit_deletion(unit, receipt.id):
         for key, digest in digests.items():
             entry = {"kind": kind.record, "id": key, "receipt_id": receipt.id, "digest": digest, "deleted_at": at}
             unit.change(sql.BURY_ARCHIVED, entry)
         if kind.buried:
             statement, values = statements.bury.of(keys)
             unit.change(statement, {**values, "receipt_id": receipt.id, "at": at})
-        held = None if kind.shared is None else kind.shared.held(unit, keys)
+        held = None if kind.shared is None else kind.shared.referenced_keys(unit, keys)
         for table in outputs:
             counts[table] += unit.change(*sql.output_removal(table).of(keys))
         for table, family in statements.children.items():
@@ -219,6 +221,6 @@ def _removed(
     return counts
 
 
-def _stepped(unit: Unit, receipt: Receipt, removed: Counter[str], progress: Progress, at: datetime) -> Receipt:
+def _step_receipt(unit: Unit, receipt: Receipt, removed: Counter[str], progress: Progress, at: datetime) -> Receipt:
     counts = Counter(receipt.counts) + removed
     return steps.step(unit, receipt, counts=dict(sorted(counts.items())), cursor=progress.cursor(), at=at)

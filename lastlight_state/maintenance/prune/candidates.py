@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db import reconcile
-from lastlight_state.db.rows.statements import Family, Row, Statement, bind, constant, exactly, number, prepared
+from lastlight_state.db.rows.statements import Family, Row, Statement, bind, constant, exactly, number, statement_of
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
@@ -31,7 +31,7 @@ from lastlight_state.receipts.models import TOMBSTONES
 LOOK = 200
 
 #: Inserts the tombstone of a record with the digest of its bundle. An existing tombstone stays.
-BURY_ARCHIVED = prepared(
+BURY_ARCHIVED = statement_of(
     insert(TOMBSTONES)
     .values({column.name: bind(column.name, column) for column in TOMBSTONES.columns})
     .on_conflict_do_nothing()
@@ -39,7 +39,7 @@ BURY_ARCHIVED = prepared(
 
 
 #: Finds the registered output tables, attached ones included.
-OUTPUTS = prepared(sa.select(REGISTRY.c.table_name).order_by(REGISTRY.c.table_name))
+OUTPUTS = statement_of(sa.select(REGISTRY.c.table_name).order_by(REGISTRY.c.table_name))
 
 
 #: A record that was found: its key, and the time by which it is ordered.
@@ -56,17 +56,19 @@ class Statements:
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
         key, age = kind.key, kind.age
-        walked = through(self._found(self._after), kind.table, kind.index).order_by(age, key).limit(number(LOOK))
-        self.look: Statement[AgedKey] = prepared(walked, tuple)
-        self.lock: Statement[AgedKey] = prepared(_locking(walked), tuple)
+        walked = (
+            through(self._candidate_query(self._after), kind.table, kind.index).order_by(age, key).limit(number(LOOK))
+        )
+        self.look: Statement[AgedKey] = statement_of(walked, tuple)
+        self.lock: Statement[AgedKey] = statement_of(_locking_select(walked), tuple)
         self.chosen: Family[AgedKey] = Family("key", self._among, tuple)
-        self.lock_chosen: Family[AgedKey] = Family("key", lambda keys: _locking(self._among(keys)), tuple)
+        self.lock_chosen: Family[AgedKey] = Family("key", lambda keys: _locking_select(self._among(keys)), tuple)
         #: Locks records that will stay. Other calls can still insert rows that refer to them.
         self.hold_chosen = Family(
             "key", lambda keys: self._among(keys).with_for_update(key_share=True, skip_locked=True)
         )
         #: Finds the record that has ``keep_n`` records with a later end.
-        self.boundary: Statement[Place] = prepared(
+        self.boundary: Statement[Place] = statement_of(
             through(sa.select(age.label("age"), key.label("key")), kind.table, kind.index)
             .where(kind.ended)
             .order_by(age.desc(), key.desc())
@@ -74,14 +76,14 @@ class Statements:
             .offset(sa.bindparam("kept", type_=sa.Integer())),
             tuple,
         )
-        self.open = None if kind.open is None else prepared(_open(kind, kind.open))
+        self.open = None if kind.open is None else statement_of(_open(kind, kind.open))
         self.known = Family("key", lambda keys: sa.select(key.label("key")).where(key.in_(keys)))
-        self.protected = Family("key", self._protected)
+        self.protected = Family("key", self._protection_query)
         #: The number of rows of a record in a table: the table, the record's key, the number.
-        self.measured: Family[tuple[str, str, int]] = Family("key", self._measured, tuple)
+        self.measured: Family[tuple[str, str, int]] = Family("key", self._count_query, tuple)
         self.children = {str(child.table.name): _removal(child) for child in kind.children}
         #: Locks the rows of a record in tables that any caller may change.
-        self.held = [_holding(child) for child in kind.children if "UPDATE" in rights()[str(child.table.name)]]
+        self.held = [_hold_family(child) for child in kind.children if "UPDATE" in rights()[str(child.table.name)]]
         self.own = _removal(key)
         self.bury = Family("key", self._bury)
 
@@ -91,7 +93,7 @@ class Statements:
         after_age, after_key = exactly("after_age", age), bind("after_key", key)
         return sa.and_(age >= after_age, sa.tuple_(age, key) > sa.tuple_(after_age, after_key))
 
-    def _found(self, condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    def _candidate_query(self, condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
         key, age = self._kind.key, self._kind.age
         until_age, until_key = exactly("until_age", age), bind("until_key", key)
         before = sa.and_(age <= until_age, sa.tuple_(age, key) < sa.tuple_(until_age, until_key))
@@ -100,13 +102,13 @@ class Statements:
     def _among(self, keys: Any) -> sa.Select[Any]:
         key = self._kind.key
         condition = sa.and_(key.in_(keys), key > bind("after_key", key))
-        return self._found(condition).order_by(key).limit(number(LOOK))
+        return self._candidate_query(condition).order_by(key).limit(number(LOOK))
 
-    def _protected(self, keys: Any) -> sa.Select[Any]:
+    def _protection_query(self, keys: Any) -> sa.Select[Any]:
         reasons = [condition.label(reason) for reason, condition in self._kind.protections.items()]
         return sa.select(self._kind.key.label("key"), *reasons).where(self._kind.key.in_(keys))
 
-    def _measured(self, keys: Any) -> Any:
+    def _count_query(self, keys: Any) -> Any:
         counts = [
             sa.select(constant(child.table.name).label("name"), child.label("key"), sa.func.count().label("rows"))
             .where(child.in_(keys))
@@ -143,7 +145,7 @@ def output_counts(table: str) -> Family[tuple[str, int]]:
 @lru_cache(maxsize=256)
 def output_holding(table: str) -> Family:
     """Return a `Family` of statements that lock the rows of these runs in an output table."""
-    return _holding(_run_id_of(table))
+    return _hold_family(_run_id_of(table))
 
 
 @lru_cache(maxsize=256)
@@ -156,7 +158,7 @@ def _run_id_of(table: str) -> sa.Column[Any]:
     return sa.Table(table, sa.MetaData(), sa.Column("run_id", columns.Text)).c.run_id
 
 
-def _holding(column: sa.Column[Any]) -> Family:
+def _hold_family(column: sa.Column[Any]) -> Family:
     order = tuple(column.table.primary_key) or (column,)
     return Family("key", lambda keys: sa.select(column).where(column.in_(keys)).order_by(*order).with_for_update())
 
@@ -170,7 +172,7 @@ def _open(kind: Kind, condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
     return sa.select(sa.func.count().label("rows")).select_from(kind.table).where(condition, age < bind("cutoff", age))
 
 
-def _locking(statement: sa.Select[Any]) -> sa.Select[Any]:
+def _locking_select(statement: sa.Select[Any]) -> sa.Select[Any]:
     return statement.with_for_update(skip_locked=True)
 
 
@@ -188,7 +190,7 @@ class Range:
 
     @classmethod
     def of(cls, kind: Kind, terms: Mapping[str, Any]) -> Range:
-        """Return the range that belongs to terms returned by `bounded`."""
+        """Return the range that belongs to terms returned by `bounded_terms`."""
         return cls(kind, arguments.read(terms["until"]), None if terms["ids"] is None else tuple(terms["ids"]))
 
     @property
@@ -215,7 +217,7 @@ class Range:
             jobs.confirm_after(following[-1], after)
         return following
 
-    def held(self, unit: Unit) -> list[str]:
+    def hold_keys(self, unit: Unit) -> list[str]:
         """Lock the given records (at most `LOOK`) that are in the range, and return them.
 
         Other calls can still insert rows that refer to them. Records that another call has locked are skipped.
@@ -227,9 +229,9 @@ class Range:
         return unit.values(statement, {**values, **keys})
 
 
-def bounded(unit: Unit, kind: Kind, terms: Mapping[str, Any]) -> Row:
+def bounded_terms(unit: Unit, kind: Kind, terms: Mapping[str, Any]) -> Row:
     """Return the terms with ``until`` added, the place at which the range of records ends."""
-    return arguments.bounded(unit, STATEMENTS[kind.name].boundary, terms)
+    return arguments.bounded_terms(unit, STATEMENTS[kind.name].boundary, terms)
 
 
 def not_ended(unit: Unit, kind: Kind, cutoff: datetime) -> int:
@@ -238,7 +240,7 @@ def not_ended(unit: Unit, kind: Kind, cutoff: datetime) -> int:
     return 0 if found is None else int(unit.value(found, {"cutoff": cutoff}))
 
 
-def protected(unit: Unit, kind: Kind, keys: Sequence[str], in_use: frozenset[str]) -> dict[str, str]:
+def protected_records(unit: Unit, kind: Kind, keys: Sequence[str], in_use: frozenset[str]) -> dict[str, str]:
     """Return the records among these that must stay, each with the first reason that applies."""
     found = {key: "in_use" for key in keys if key in in_use}
     if kind.protections:
@@ -309,7 +311,7 @@ def outputs_of(unit: Unit, kind: Kind) -> list[str]:
     if not kind.has_outputs:
         return []
     names = unit.values(OUTPUTS)
-    return reconcile.existing(unit, names) if names else []
+    return reconcile.existing_tables(unit, names) if names else []
 
 
 def in_use(unit: Unit, kind: Kind) -> frozenset[str]:

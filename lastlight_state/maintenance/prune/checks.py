@@ -10,7 +10,7 @@ from typing import Any
 from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
-from lastlight_state.files.jsonl.files import is_directory, translated
+from lastlight_state.files.jsonl.files import is_directory, translate_errors
 from lastlight_state.maintenance.prune.archiving import BUNDLES
 from lastlight_state.maintenance.prune.arguments import WITH_LOGS, PrunePolicy
 from lastlight_state.maintenance.prune.files import FILES, Tree
@@ -38,7 +38,7 @@ ALL: Mapping[str, Kind | Sweep | type[Tree]] = {**KINDS, **SWEEPS, **FILES}
 
 def terms(policy: PrunePolicy, now: datetime, settings: Settings) -> Terms:
     """Check the policy, and return it in the form in which a receipt stores it."""
-    valid.group("policy", policy, PrunePolicy)
+    valid.argument_group("policy", policy, PrunePolicy)
     kind = ALL[valid.word("kind", policy.kind, ALL)]
     days = kind.keep_days if policy.keep_days is None else policy.keep_days
     days = max(valid.number("keep_days", days, most=MOST_DAYS), LEAST_DAYS.get(policy.kind, 0))
@@ -46,7 +46,7 @@ def terms(policy: PrunePolicy, now: datetime, settings: Settings) -> Terms:
     return {
         "kind": policy.kind,
         "keep_days": days,
-        "keep_n": _kept(kind, policy.keep_n),
+        "keep_n": _kept_count(kind, policy.keep_n),
         "ids": _keys(policy.ids),
         "batch_rows": valid.number("batch_rows", policy.batch_rows, least=1, most=MOST_ROWS),
         "cutoff": iso_text(now - timedelta(days=days)),
@@ -55,7 +55,7 @@ def terms(policy: PrunePolicy, now: datetime, settings: Settings) -> Terms:
     }
 
 
-def _kept(kind: Kind | Sweep | type[Tree], given: Any) -> int:
+def _kept_count(kind: Kind | Sweep | type[Tree], given: Any) -> int:
     """Return how many of the newest records must be kept."""
     if kind.keep_n is None and given:
         raise InvalidValue("keep_n", f"must be 0: {kind.name} go by their age alone")
@@ -95,7 +95,7 @@ def _with_logs(policy: PrunePolicy, settings: Settings) -> bool:
 
 def refuse_without_logs(settings: Settings) -> None:
     """Raise `InvalidValue` if the folder of agents' logs is missing, `BackendUnavailable` if it is unreadable."""
-    with translated(settings.agent_sessions):
+    with translate_errors(settings.agent_sessions):
         is_there = is_directory(settings.agent_sessions)
     if not is_there:
         raise InvalidValue("with_logs", f"no agents' logs are on this machine: no folder {settings.agent_sessions}")
@@ -105,7 +105,7 @@ def _keys(ids: Any) -> list[str] | None:
     if ids is None:
         return None
     valid.at_most("ids", keys := valid.several("ids", ids), MOST_KEYS)
-    return sorted({valid.sought("ids", key) for key in keys})
+    return sorted({valid.lookup_text("ids", key) for key in keys})
 
 
 def refuse_missing(record: str, keys: Iterable[str], known: Collection[str]) -> None:

@@ -68,13 +68,13 @@ class Tree(Protocol):
     def __init__(self, settings: Settings) -> None:
         """Create the tree for these settings. Touches no file."""
 
-    def seen(self, cutoff: datetime) -> LogsByAge:
+    def logs_by_age(self, cutoff: datetime) -> LogsByAge:
         """Return the logs that may be pruned when old enough, and counts of equally old logs that must stay."""
 
     def id_of(self, key: str) -> str:
         """Return the log's name in a policy."""
 
-    def protected(self, unit: Unit, keys: Sequence[str]) -> Mapping[str, str]:
+    def protected_logs(self, unit: Unit, keys: Sequence[str]) -> Mapping[str, str]:
         """Return the logs among these that must stay, each with the reason."""
 
     def size(self, key: str, cutoff: datetime) -> Size | None:
@@ -96,7 +96,7 @@ _WAIT = 1.0
 _unfinished = sa.and_(EXECUTIONS.c.finished_at.is_(None), EXECUTIONS.c.success.is_(None))
 
 
-def _using(column: sa.Column[Any], source: Any, **reasons: sa.ColumnElement[bool]) -> Family:
+def _use_family(column: sa.Column[Any], source: Any, **reasons: sa.ColumnElement[bool]) -> Family:
     """Return a `Family` of statements that find, for each reason, whether rows with the session's id need its log."""
     columns = (condition.label(reason) for reason, condition in reasons.items())
     found = sa.select(column.label("key"), *columns).select_from(source)
@@ -104,14 +104,14 @@ def _using(column: sa.Column[Any], source: Any, **reasons: sa.ColumnElement[bool
 
 
 USING = (
-    _using(
+    _use_family(
         EXECUTIONS.c.session_id,
         EXECUTIONS.outerjoin(RUNS, RUNS.c.id == EXECUTIONS.c.workflow_run_id),
         unfinished_execution=_unfinished,
         live_run=among(RUNS.c.status, LIVE),
     ),
-    _using(SESSIONS.c.agent_session_id, SESSIONS, active_chat=is_active()),
-    _using(TALKS.c.agent_session_id, TALKS, **PROTECTIONS),
+    _use_family(SESSIONS.c.agent_session_id, SESSIONS, active_chat=is_active()),
+    _use_family(TALKS.c.agent_session_id, TALKS, **PROTECTIONS),
 )
 
 
@@ -128,7 +128,7 @@ class AgentLogs:
         self.root = settings.agent_sessions
         self._tree = LogTree(settings.agent_sessions)
 
-    def seen(self, cutoff: datetime) -> LogsByAge:
+    def logs_by_age(self, cutoff: datetime) -> LogsByAge:
         """Return the logs that may be pruned when they are old enough. The counts of logs that must stay are empty."""
         return LogsByAge(sorted(self._logs()), {})
 
@@ -136,7 +136,7 @@ class AgentLogs:
         """Return the session's id, which the key contains."""
         return key.partition("/")[2]
 
-    def protected(self, unit: Unit, keys: Sequence[str]) -> dict[str, str]:
+    def protected_logs(self, unit: Unit, keys: Sequence[str]) -> dict[str, str]:
         """Return the logs that are in use, each with the first reason."""
         sessions = {self.id_of(key) for key in keys}
         found: dict[str, str] = {}
@@ -151,7 +151,7 @@ class AgentLogs:
     def size(self, key: str, cutoff: datetime) -> Size | None:
         """Return the size of a log with its folder. None unless all files are old enough and none is a link."""
         with suppress(UnsafePath):
-            found = repair.judged(self._path(key), partial(_is_old, cutoff))
+            found = repair.removable_files(self._path(key), partial(_is_old, cutoff))
             return None if found is None else Size(len(found), sum(found.values()))
         return None
 
@@ -214,7 +214,7 @@ class RunLogs:
         self._lists = RunLists(self._tree, heads)
         self._upkeep = Upkeep(self._tree, heads, self._lists, LOCK_TIMEOUT)
 
-    def seen(self, cutoff: datetime) -> LogsByAge:
+    def logs_by_age(self, cutoff: datetime) -> LogsByAge:
         """Return the logs of ended runs, and counts of equally old logs that must stay."""
         entries, unreadable = self._lists.entries(RunFilter())
         ended = [(entry.last_ts, file.run_id) for file, entry in entries if entry.state == "ended" and entry.last_ts]
@@ -226,7 +226,7 @@ class RunLogs:
         """Return the run's id, which is the key."""
         return key
 
-    def protected(self, unit: Unit, keys: Sequence[str]) -> dict[str, str]:
+    def protected_logs(self, unit: Unit, keys: Sequence[str]) -> dict[str, str]:
         """Return an empty dict, because no database row refers to these logs."""
         return {}
 

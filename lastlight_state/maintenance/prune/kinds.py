@@ -13,8 +13,8 @@ from lastlight_state.conversations.shared.references import PROTECTIONS
 from lastlight_state.conversations.shared.threads import Threads
 from lastlight_state.conversations.tables import BRANCHES, CHANGES, SESSIONS as SESSION_ROWS
 from lastlight_state.conversations.words import SESSION
-from lastlight_state.db.rows.statements import Family, Statement, among, constant, number, prepared
-from lastlight_state.db.schema.indexes import unindexed
+from lastlight_state.db.rows.statements import Family, Statement, among, constant, number, statement_of
+from lastlight_state.db.schema.indexes import hide_from_indexes
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.shared.run_tables import RUN_TABLES
 from lastlight_state.messaging.models import MESSAGES, SESSIONS, is_active
@@ -48,7 +48,7 @@ class Shared(Protocol):
     def hold(self, unit: Unit, keys: Sequence[str]) -> None:
         """Lock the rows that these records refer to, so that they do not change until the unit ends."""
 
-    def held(self, unit: Unit, keys: Sequence[str]) -> Any:
+    def referenced_keys(self, unit: Unit, keys: Sequence[str]) -> Any:
         """Return the keys of the rows that these records refer to, for `release`."""
 
     def release(self, unit: Unit, held: Any) -> Counter[str]:
@@ -161,7 +161,7 @@ _pending = constant("pending")
 
 
 #: Finds live runs whose scratch names an execution with an output that they will read.
-_POINTING: Statement[tuple[str, Any]] = prepared(
+_POINTING: Statement[tuple[str, Any]] = statement_of(
     sa.select(RUNS.c.id, RUNS.c.scratch).where(
         _is_live, sa.cast(RUNS.c.scratch, sa.Text).like(sa.literal_column(f"'%{POINTER}%'"))
     ),
@@ -177,7 +177,7 @@ _RUN_OF: Family[tuple[str, str | None]] = Family(
 def pointers(unit: Unit) -> dict[str, list[str]]:
     """Return, by live run, the executions whose output the run will read. An unreadable scratch names none."""
     found: dict[str, list[str]] = {}
-    for run_id, scratch in unit.sound(_POINTING)[0]:
+    for run_id, scratch in unit.readable_rows(_POINTING)[0]:
         for value in scratch.values() if isinstance(scratch, dict) else ():
             pointer = value.get(POINTER) if isinstance(value, dict) else None
             if isinstance(pointer, str):
@@ -215,12 +215,12 @@ RUNS_KIND = Kind(
     children=RUN_TABLES,
     has_outputs=True,
     protections={
-        "live_child": _exists(_child.c.parent_run_id == RUNS.c.id, unindexed(among(_child.c.status, LIVE))),
-        "live_parent": _exists(_parent.c.id == RUNS.c.parent_run_id, unindexed(among(_parent.c.status, LIVE))),
+        "live_child": _exists(_child.c.parent_run_id == RUNS.c.id, hide_from_indexes(among(_child.c.status, LIVE))),
+        "live_parent": _exists(_parent.c.id == RUNS.c.parent_run_id, hide_from_indexes(among(_parent.c.status, LIVE))),
         "pending_approval": _exists(
-            APPROVALS.c.workflow_run_id == RUNS.c.id, unindexed(APPROVALS.c.status == _pending)
+            APPROVALS.c.workflow_run_id == RUNS.c.id, hide_from_indexes(APPROVALS.c.status == _pending)
         ),
-        "pending_question": _exists(REQUESTS.c.run_id == RUNS.c.id, unindexed(REQUESTS.c.status == _pending)),
+        "pending_question": _exists(REQUESTS.c.run_id == RUNS.c.id, hide_from_indexes(REQUESTS.c.status == _pending)),
     },
     in_use=runs_in_use,
 )

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
 from lastlight_state.db.schema.columns import parse_time
-from lastlight_state.db.units.permits import permitted
+from lastlight_state.db.units.permits import permit_deletion
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.prune import arguments, candidates as sql
@@ -37,21 +37,21 @@ def begin_files(settings: Settings, terms: Terms) -> Terms:
     Raises `InvalidValue` if the directory is missing, and `NotFound` if one of the ids is missing.
     """
     tree = tree_of(settings, terms)
-    return _bounded(tree, tree.seen(parse_time(terms["cutoff"])), terms)
+    return _bounded_terms(tree, tree.logs_by_age(parse_time(terms["cutoff"])), terms)
 
 
 def plan_files(unit: Unit, settings: Settings, terms: Terms) -> PrunePlan:
     """Return the plan of a prune of logs. Raises the errors of `begin_files`."""
     tree, cutoff = tree_of(settings, terms), parse_time(terms["cutoff"])
-    seen = tree.seen(cutoff)
+    seen = tree.logs_by_age(cutoff)
     staying, found = Counter(seen.staying), Going()
-    for keys in chunks(tree, seen, _bounded(tree, seen, terms)):
-        found |= going(unit, tree, keys, cutoff, staying)
+    for keys in chunks(tree, seen, _bounded_terms(tree, seen, terms)):
+        found |= removable_logs(unit, tree, keys, cutoff, staying)
     return PrunePlan(
         kind=tree.name,
         cutoff=cutoff,
         records=len(found),
-        counts=_counted(found),
+        counts=_count_sizes(found),
         protected=dict(sorted((+staying).items())),
         victims=tuple(map(tree.id_of, list(found)[:_SAMPLES])),
     )
@@ -77,26 +77,26 @@ def chunks(tree: Tree, seen: LogsByAge, terms: Terms) -> Iterator[list[str]]:
     return (old[at : at + TOGETHER] for at in range(0, len(old), TOGETHER))
 
 
-def going(unit: Unit, tree: Tree, keys: Sequence[str], cutoff: datetime, staying: Counter[str]) -> Going:
+def removable_logs(unit: Unit, tree: Tree, keys: Sequence[str], cutoff: datetime, staying: Counter[str]) -> Going:
     """Return the logs that nothing protects, with their sizes. The other logs are counted by reason."""
-    kept = tree.protected(unit, keys)
+    kept = tree.protected_logs(unit, keys)
     sizes = {key: tree.size(key, cutoff) for key in keys if key not in kept}
     staying.update(kept.values())
     staying["changed"] += sum(size is None for size in sizes.values())
     return {key: size for key, size in sizes.items() if size is not None}
 
 
-def removed(tree: Tree, going: Going, kept: Collection[str], cutoff: datetime) -> Going:
+def remove_logs(tree: Tree, going: Going, kept: Collection[str], cutoff: datetime) -> Going:
     """Remove these logs except those in ``kept``. Returns the logs that were removed."""
     return {key: size for key, size in going.items() if key not in kept and tree.remove(key, cutoff)}
 
 
-def counted(unit: Unit, receipt: Receipt, tree: Tree, gone: Going, at: datetime) -> Receipt:
+def record_removed_logs(unit: Unit, receipt: Receipt, tree: Tree, gone: Going, at: datetime) -> Receipt:
     """Count the removed logs in the receipt. Writes a tombstone for each log if the kind has tombstones."""
     for session_id in sorted({tree.id_of(key) for key in gone} if tree.buried else ()):
         entry = {"kind": tree.record, "id": session_id, "receipt_id": receipt.id, "digest": None, "deleted_at": at}
         unit.change(sql.BURY_ARCHIVED, entry)
-    counts = Counter(receipt.counts) + Counter(_counted(gone))
+    counts = Counter(receipt.counts) + Counter(_count_sizes(gone))
     return steps.step(unit, receipt, counts=dict(sorted(counts.items())), cursor=None, at=at)
 
 
@@ -105,22 +105,22 @@ def cursor(going: Going) -> Any:
     return {"going": [[key, *size] for key, size in going.items()]}
 
 
-def left(receipt: Receipt) -> Going:
+def pending_logs(receipt: Receipt) -> Going:
     """Return the logs to remove that a receipt's cursor names."""
     found = {} if receipt.cursor is None else receipt.cursor
     return {key: Size(files, size) for key, files, size in found.get("going", ())}
 
 
-def _bounded(tree: Tree, seen: LogsByAge, terms: Terms) -> Terms:
+def _bounded_terms(tree: Tree, seen: LogsByAge, terms: Terms) -> Terms:
     ids, kept = terms["ids"] or (), terms["keep_n"]
     refuse_missing(tree.record, ids, {tree.id_of(key) for _, key in seen.logs})
     until = arguments.read([terms["cutoff"], ""])
     if kept:
         until = START if len(seen.logs) < kept else min(until, seen.logs[-kept])
-    return {**terms, "until": arguments.written(until), "root": str(tree.root)}
+    return {**terms, "until": arguments.encode_place(until), "root": str(tree.root)}
 
 
-def _counted(going: Going) -> dict[str, int]:
+def _count_sizes(going: Going) -> dict[str, int]:
     files, size = sum(one.files for one in going.values()), sum(one.bytes for one in going.values())
     return {LINE_BYTES: size, LINE_FILES: files} if going else {}
 
@@ -158,8 +158,8 @@ def plan(unit: Unit, terms: Terms) -> PrunePlan:
 def begin(unit: Unit, terms: Terms) -> Terms:
     """Return the terms of a new sweep. Raises `NotFound` if one of the ids does not exist."""
     sweep, keys = SWEEPS[terms["kind"]], terms["ids"] or ()
-    refuse_missing(sweep.record, keys, sweep.known(unit, keys))
-    return dict(sweep.bounded(unit, terms))
+    refuse_missing(sweep.record, keys, sweep.existing_keys(unit, keys))
+    return dict(sweep.bounded_terms(unit, terms))
 
 
 def look(unit: Unit, receipt: Receipt, place: Place) -> CandidatePage:
@@ -177,16 +177,16 @@ def batch(
     steps.confirm(unit, receipt)
     removal = Removal(Counter())
     if look.keys:
-        with permitted(unit, receipt.id):
+        with permit_deletion(unit, receipt.id):
             removal = _stage(receipt, place).remove(unit, receipt.policy, look.keys, receipt.policy["batch_rows"])
     going_on = place.after if removal.more else look.after
-    following = _following(receipt, Place(going_on, place.removed or bool(removal.counts), place.stage), removal.more)
+    following = _next_place(receipt, Place(going_on, place.removed or bool(removal.counts), place.stage), removal.more)
     counts = Counter(receipt.counts) + removal.counts
     cursor = (following or Place())._asdict()
     return steps.step(unit, receipt, counts=dict(sorted(counts.items())), cursor=cursor, at=at), following
 
 
-def _following(receipt: Receipt, place: Place, more: bool) -> Place | None:
+def _next_place(receipt: Receipt, place: Place, more: bool) -> Place | None:
     """Return the position to continue from: after the last record, the start of the next pass or stage.
 
     None at the end.

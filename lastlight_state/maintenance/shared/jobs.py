@@ -46,14 +46,14 @@ def interruptible(receipts: Receipts, current: Callable[[], Receipt], *, again: 
         raise
 
 
-def refused(receipts: Receipts, receipt: Receipt, error: StateError) -> Receipt:
+def fail_receipt(receipts: Receipts, receipt: Receipt, error: StateError) -> Receipt:
     """Finish the receipt of work that was refused before any write as ``failed``, unless another owner has it."""
     with suppress(StateError):
         return receipts.finish(receipt, "failed", error=message_of(error))
     return receipt
 
 
-def ended(
+def run_steps(
     receipts: Receipts, receipt: Receipt, step: Callable[[Receipt], tuple[Receipt, bool]], *, again: str
 ) -> Receipt:
     """Run steps until a step returns that nothing is left, and return the finished receipt.

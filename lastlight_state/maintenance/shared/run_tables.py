@@ -23,16 +23,16 @@ from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES
 _COLUMNS = (EXECUTIONS.c.session_id, SESSIONS.c.agent_session_id, TALKS.c.agent_session_id)
 
 
-def _counting(column: sa.Column[Any]) -> Family[tuple[str, int]]:
+def _count_family(column: sa.Column[Any]) -> Family[tuple[str, int]]:
     found = sa.select(column.label("key"), sa.func.count().label("rows"))
     return family(lambda keys: found.where(column.in_(keys)).group_by(column), tuple)
 
 
 #: Count the rows that name each of these agent sessions, by table.
-NAMING: Mapping[str, Family[tuple[str, int]]] = {str(column.table.name): _counting(column) for column in _COLUMNS}
+NAMING: Mapping[str, Family[tuple[str, int]]] = {str(column.table.name): _count_family(column) for column in _COLUMNS}
 
 
-def named(unit: Unit, session_ids: Iterable[str], tables: Collection[str] = tuple(NAMING)) -> Counter[str]:
+def naming_counts(unit: Unit, session_ids: Iterable[str], tables: Collection[str] = tuple(NAMING)) -> Counter[str]:
     """Return how many rows of these tables name each agent session.
 
     Ids that cannot be the name of a log are skipped.

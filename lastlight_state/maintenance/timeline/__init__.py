@@ -56,7 +56,7 @@ class Timeline(Repository):
         """Return a page of facts about the run, oldest first. Raises `NotFound` for an unknown run."""
         valid.page_limit(limit)
         asked = ["timeline", run_id]
-        told = _told(asked, page_token)
+        told = _position_of(asked, page_token)
 
         def work(unit: Unit) -> Page[TimelineEntry]:
             found = window(lambda size: _next(unit, run_id, told, size), limit)
@@ -90,7 +90,7 @@ class Timeline(Repository):
         ends = valid.flag("until_end", until_end)
         timeout = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
         interval = valid.seconds("poll_interval", poll_interval)
-        follower = Follower(self._scope, valid.sought("run_id", run_id), after, until_end=ends)
+        follower = Follower(self._scope, valid.lookup_text("run_id", run_id), after, until_end=ends)
         return follower.entries(timeout, interval, valid.stop(stop))
 
 
@@ -101,7 +101,7 @@ def _next(unit: Unit, run_id: str, told: TimelinePosition, limit: int) -> KeyedR
     """
     facts: list[_Placed] = []
     for rank, fact in enumerate(FACTS):
-        found = fact.listing.placed(unit, {"run_id": run_id}, _after(rank, told), limit)
+        found = fact.listing.rows_after(unit, {"run_id": run_id}, _after(rank, told), limit)
         place = told.place
         for index, row in enumerate(found.rows):
             key = found.key(index)
@@ -144,10 +144,10 @@ def _after(rank: int, told: TimelinePosition) -> list[Any] | None:
     return [at, before if rank > last_rank else behind]
 
 
-def _told(asked: list[str], page_token: str | None) -> TimelinePosition:
+def _position_of(asked: list[str], page_token: str | None) -> TimelinePosition:
     found = pages.key(asked, page_token, (datetime, range(len(FACTS)), str | int, *(int for _ in NUMBERED)))
     if found is None:
         return TimelinePosition()
     at, rank, key, *numbers = found
-    [checked] = pages.checked([key], [type(FACTS[rank].bounds[0])])
+    [checked] = pages.check_key([key], [type(FACTS[rank].bounds[0])])
     return TimelinePosition((at, rank, checked), tuple(numbers))

@@ -18,7 +18,7 @@ from lastlight_state.maintenance.timeline.records import TimelineEntry
 from lastlight_state.outputs.models import INPUTS
 from lastlight_state.workflows.repos import preview
 from lastlight_state.workflows.sentences import change_text
-from lastlight_state.workflows.shared.executions import BY_RUN, MICROS, OUTCOME, covered
+from lastlight_state.workflows.shared.executions import BY_RUN, MICROS, OUTCOME, usage_covering
 from lastlight_state.workflows.shared.transitions import first_line
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, TRANSITIONS
 from lastlight_state.workflows.words import QUESTION_NOTES, TERMINAL, dollars_of
@@ -83,7 +83,7 @@ def _of_run(
     )
 
 
-def numbered(
+def numbered_listing(
     name: str, table: sa.Table, order: tuple[str, str], shown: tuple[Any, ...], *always: sa.ColumnElement[bool]
 ) -> Listing:
     """Return a listing of a run's facts by number, with the time of each.
@@ -192,7 +192,7 @@ _GATES = Covering(
     {"": NarrowIndex("ix_approvals_run", ("workflow_run_id",), ordered=False)},
 )
 _REQUESTS = "ix_human_requests_summary"
-_EXECUTIONS = covered(BY_RUN)
+_EXECUTIONS = usage_covering(BY_RUN)
 
 _WANTED = {"text": "an answer", "confirm": "a confirmation", "select": "a choice", "form": "a form"}
 
@@ -204,7 +204,7 @@ _s, _j = SIGNALS.c, EVENTS.c
 FACTS = (
     Fact(
         "transition",
-        numbered(
+        numbered_listing(
             "transitions",
             TRANSITIONS,
             ("at", "seq"),
@@ -218,7 +218,7 @@ FACTS = (
     ),
     Fact(
         "input",
-        numbered("inputs", INPUTS, ("created_at", "revision"), (_i.created_by, _i.reason)),
+        numbered_listing("inputs", INPUTS, ("created_at", "revision"), (_i.created_by, _i.reason)),
         NUMBER_KEYS,
         _input_text,
         actor="created_by",

@@ -19,8 +19,8 @@ import sqlalchemy as sa
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.db import valid
 from lastlight_state.db.news.watch import Watch, watch_of
-from lastlight_state.db.rows.statements import Row, Statement, constant, prepared
-from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.rows.statements import Row, Statement, constant, statement_of
+from lastlight_state.db.rows.writes import as_list, elements_table
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.scope import Scope
 from lastlight_state.db.units.unit import Unit
@@ -35,7 +35,7 @@ from lastlight_state.maintenance.timeline.facts import (
     Fact,
     detailed_text,
     event_text,
-    numbered,
+    numbered_listing,
     received_text,
 )
 from lastlight_state.maintenance.timeline.phases import Phases, phase_text
@@ -60,7 +60,7 @@ _FIRST = (1, 0, 0, 0, 1)
 FOLLOWED = (
     Fact(
         "transition",
-        numbered(
+        numbered_listing(
             "followed_transitions",
             TRANSITIONS,
             ("at", "seq"),
@@ -80,7 +80,9 @@ FOLLOWED = (
     next(fact for fact in FACTS if fact.source == "input"),
     Fact(
         "signal",
-        numbered("followed_signals", SIGNALS, ("received_at", "seq"), (SIGNALS.c.signal_name, SIGNALS.c.received_by)),
+        numbered_listing(
+            "followed_signals", SIGNALS, ("received_at", "seq"), (SIGNALS.c.signal_name, SIGNALS.c.received_by)
+        ),
         NUMBER_KEYS,
         received_text,
         actor="received_by",
@@ -88,7 +90,7 @@ FOLLOWED = (
     ),
     Fact(
         "event",
-        numbered("followed_events", EVENTS, ("occurred_at", "seq"), (EVENTS.c.type, EVENTS.c.node_id)),
+        numbered_listing("followed_events", EVENTS, ("occurred_at", "seq"), (EVENTS.c.type, EVENTS.c.node_id)),
         NUMBER_KEYS,
         event_text,
         at="occurred_at",
@@ -96,7 +98,7 @@ FOLLOWED = (
     Fact("phase", Phases(), NUMBER_KEYS, phase_text, at="at"),
 )
 
-_wanted = listed("runs")
+_wanted = elements_table("runs")
 _streams = sa.select(sa.func.sum(SEQUENCES.c.next_seq)).where(
     SEQUENCES.c.run_id == RUNS.c.id,
     SEQUENCES.c.stream.in_([constant(stream.name) for stream in (EVENT_NUMBERS, SIGNAL_NUMBERS)]),
@@ -105,7 +107,7 @@ _inputs = sa.select(sa.func.count()).select_from(INPUTS).where(INPUTS.c.run_id =
 
 
 #: Counts the entries of these runs so far, in all lists, by run.
-TOLD: Statement[tuple[str, int]] = prepared(
+TOLD: Statement[tuple[str, int]] = statement_of(
     sa.select(
         RUNS.c.id,
         sa.cast(
@@ -118,7 +120,7 @@ TOLD: Statement[tuple[str, int]] = prepared(
     ).where(AmongFew(RUNS.c.id, sa.select(member_of(_wanted.c.value, "run_id")))),
     tuple,
 )
-STATUS = prepared(sa.select(RUNS.c.status).where(RUNS.c.id == sa.bindparam("run_id")))
+STATUS = statement_of(sa.select(RUNS.c.status).where(RUNS.c.id == sa.bindparam("run_id")))
 
 
 class _Place(NamedTuple):
@@ -158,7 +160,7 @@ class Follower:
             is_new = True
             while not stop.is_set():
                 while is_new and not stop.is_set():
-                    told, is_all, has_ended = self._scope.viewing(self._read)
+                    told, is_all, has_ended = self._scope.view(self._read)
                     for place in told:
                         entry = self._entry(place)
                         if entry is not None:
@@ -170,7 +172,9 @@ class Follower:
                 silent = time.monotonic() - heard
                 if idle_timeout is not None and silent >= idle_timeout:
                     return
-                grown = self._watch.grown(known, SLICE if idle_timeout is None else min(SLICE, idle_timeout - silent))
+                grown = self._watch.wait_for_growth(
+                    known, SLICE if idle_timeout is None else min(SLICE, idle_timeout - silent)
+                )
                 known.update(grown)
                 is_new = bool(grown)
 
@@ -193,7 +197,7 @@ class Follower:
     def _rows(self, unit: Unit, rank: int) -> tuple[list[_Place], bool]:
         """Return the next rows of a list, with times that never decrease, and True if there may be more rows."""
         listing = FOLLOWED[rank].listing
-        placed = listing.placed(unit, {"run_id": self._run_id}, [self._next[rank] - 1], PAGE)
+        placed = listing.rows_after(unit, {"run_id": self._run_id}, [self._next[rank] - 1], PAGE)
         at, rows = self._at[rank], list[_Place]()
         for index, row in enumerate(placed.rows):
             key = placed.key(index)
@@ -241,6 +245,6 @@ def _watch_for(scope: Scope) -> Watch[str]:
 
     def read(runs: Collection[str]) -> dict[str, int]:
         wanted: Sequence[dict[str, str]] = [{"run_id": run_id} for run_id in sorted(runs)]
-        return dict(scope.reading(lambda unit: unit.rows(TOLD, {"runs": as_list(wanted)})))
+        return dict(scope.read(lambda unit: unit.rows(TOLD, {"runs": as_list(wanted)})))
 
     return watch_of(scope, "stories", read)

@@ -8,14 +8,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.lists.pages import KeyedRows
-from lastlight_state.db.rows.statements import Row, prepared
+from lastlight_state.db.rows.statements import Row, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.records import CompletedPhase
 from lastlight_state.workflows.tables import RUNS
 
 #: Reads the history of ``:run_id`` only if it has more than ``:known`` phases, because it may be long.
-_GROWN = prepared(
+_GROWN = statement_of(
     sa.select(RUNS.c.phase_history).where(
         RUNS.c.id == sa.bindparam("run_id"), RUNS.c.phase_count > sa.bindparam("known", type_=sa.Integer)
     )
@@ -29,7 +29,9 @@ class Phases:
         """Return the number of a phase."""
         return (row["number"],)
 
-    def placed(self, unit: Unit, given: Mapping[str, Any], after: Sequence[Any] | None, limit: int) -> KeyedRows[Any]:
+    def rows_after(
+        self, unit: Unit, given: Mapping[str, Any], after: Sequence[Any] | None, limit: int
+    ) -> KeyedRows[Any]:
         """Return the phases after a number. If the history cannot be read, an error is returned in place of a row."""
         [known] = after or (0,)
         try:

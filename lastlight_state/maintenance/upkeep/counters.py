@@ -26,7 +26,7 @@ from lastlight_state.conversations.tables import (
 )
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, constant, number, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.journal.models import EVENTS, FRAMES, SEQUENCES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.shared import jobs
@@ -73,7 +73,7 @@ class Counter:
         return sa.true() if self.stream is None else self.column.table.c.stream == constant(self.stream)
 
     @property
-    def needed(self) -> sa.ScalarSelect[Any]:
+    def needed_value(self) -> sa.ScalarSelect[Any]:
         """Return the least value that the counter must have, or NULL if it has numbered no row."""
         numbered = sa.select(self.number + number(self.ahead)).where(self.owner == self.key)
         return numbered.order_by(self.number.desc()).limit(number(1)).scalar_subquery()
@@ -81,13 +81,13 @@ class Counter:
     @property
     def behind(self) -> sa.ColumnElement[bool]:
         """Return the condition that the counter is below the value that it must have."""
-        return self.column < self.needed
+        return self.column < self.needed_value
 
     @cached_property
     def look(self) -> Look:
         """Return a statement for the next counters after a key, each with the least value that it must have."""
-        found = sa.select(self.key.label("key"), self.column.label("value"), self.needed.label("needed"))
-        return prepared(
+        found = sa.select(self.key.label("key"), self.column.label("value"), self.needed_value.label("needed"))
+        return statement_of(
             found.where(self.own, self.key > bind("after", self.key)).order_by(self.key).limit(number(LOOK)), tuple
         )
 
@@ -98,10 +98,10 @@ class Counter:
         On Postgres, the statement compares again after waiting for the row's lock.
         """
         this = self.key == bind("key", self.key)
-        return prepared(
+        return statement_of(
             sa.update(self.column.table)
             .where(this, self.own, self.behind)
-            .values({self.column.name: self.needed})
+            .values({self.column.name: self.needed_value})
             .returning(self.column.label("value"))
         )
 
@@ -133,7 +133,7 @@ class LostLeases:
     """The missing rows of `run_leases` for running runs. They are found and written as if they were counters behind."""
 
     name = "run_leases of running runs"
-    look: Look = prepared(run_leases.LOOK.limit(number(LOOK)), tuple)
+    look: Look = statement_of(run_leases.LOOK.limit(number(LOOK)), tuple)
     mend = run_leases.MEND
 
 
@@ -180,7 +180,7 @@ class Counters(Repository):
 
     def plan(self) -> CounterPlan:
         """Return the counters that are behind, from one snapshot. Writes nothing, and holds no lock."""
-        return self._viewing(_planned)
+        return self._viewing(_counter_plan)
 
     def run(self, *, actor: str | None = None) -> Receipt:
         """Raise every counter that is behind, in short transactions. Returns the receipt.
@@ -194,7 +194,7 @@ class Counters(Repository):
         def step(receipt: Receipt) -> tuple[Receipt, bool]:
             return self._writing(lambda unit: self._batch(unit, receipt))
 
-        return jobs.ended(self._receipts, receipt, step, again="the same command")
+        return jobs.run_steps(self._receipts, receipt, step, again="the same command")
 
     def _batch(self, unit: Unit, receipt: Receipt) -> tuple[Receipt, bool]:
         steps.confirm(unit, receipt)
@@ -208,17 +208,17 @@ class Counters(Repository):
         return stepped, place[0] < len(MENDED)
 
 
-def _planned(unit: Unit) -> CounterPlan:
+def _counter_plan(unit: Unit) -> CounterPlan:
     counts: Tally[str] = Tally()
     samples: list[LateCounter] = []
-    for late in _all(unit):
+    for late in _late_counters(unit):
         counts[late.counter] += 1
         if len(samples) < SAMPLES:
             samples.append(late)
     return CounterPlan(counts=counts, samples=tuple(samples))
 
 
-def _all(unit: Unit) -> Iterator[LateCounter]:
+def _late_counters(unit: Unit) -> Iterator[LateCounter]:
     for counter in MENDED:
         after: str | None = ""
         while after is not None:

@@ -23,7 +23,7 @@ from lastlight_state.conversations.words import RUNNING, SILENT as SILENT_STATUS
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import bind, constant, exactly, prepared
+from lastlight_state.db.rows.statements import bind, constant, exactly, statement_of
 from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.shared import jobs
@@ -55,14 +55,14 @@ _sign = LAST_SIGN.element
 _after = sa.tuple_(exactly("after_at", _s.created_at), bind("after_id", _s.id))
 
 #: Finds the next running sessions after a position that have been silent since a cutoff, the longest silent first.
-SILENT = prepared(
+SILENT = statement_of(
     sa.select(_s.id, _s.owner, LAST_SIGN)
     .where(_running, _sign < bind("cutoff", _s.created_at), sa.tuple_(_sign, _s.id) > _after)
     .order_by(_sign, _s.id)
     .limit(sa.bindparam("limit", type_=sa.Integer)),
     StaleSession,
 )
-COUNT = prepared(sa.select(sa.func.count()).select_from(SESSIONS).where(_running))
+COUNT = statement_of(sa.select(sa.func.count()).select_from(SESSIONS).where(_running))
 
 
 #: The status of a session that is ended for showing no sign of life.
@@ -91,7 +91,7 @@ class Reap(Repository):
         Reads one snapshot and writes nothing.
         """
         cutoff = self._cutoff(older_than)
-        return self._viewing(lambda unit: _planned(unit, cutoff))
+        return self._viewing(lambda unit: _reap_plan(unit, cutoff))
 
     def run(self, *, older_than: timedelta = USUAL, to: End = "aborted", actor: str | None = None) -> Receipt:
         """End silent sessions at their last sign of life, in short transactions, and return the receipt.
@@ -110,7 +110,7 @@ class Reap(Repository):
                 return receipt, False
             return self._writing(lambda unit: self._batch(unit, receipt, found, status)), True
 
-        return jobs.ended(self._receipts, receipt, step, again="the same command")
+        return jobs.run_steps(self._receipts, receipt, step, again="the same command")
 
     def _cutoff(self, older_than: timedelta) -> str:
         now = self._now()
@@ -121,23 +121,23 @@ class Reap(Repository):
         now, counts = self._now(), Counter(receipt.counts)
         why = statuses.reason("reason", Reason(SILENT_STATUS, source="system", actor=receipt.actor), status)
         for one in sorted(found, key=lambda one: one.id):  # in the order of ids, in which all calls lock sessions
-            rows, _ = unit.sound(statuses.LOCK, {"session_id": one.id})
+            rows, _ = unit.readable_rows(statuses.LOCK, {"session_id": one.id})
             seen = one.last_sign
             done = [statuses.retire(unit, self._listeners, row, status, why, now, seen=seen) for row in rows]
             counts["retired" if any(done) else "skipped"] += 1
         return steps.step(unit, receipt, counts=counts, cursor=_place(found[-1]), at=now)
 
 
-def _planned(unit: Unit, cutoff: str) -> ReapPlan:
+def _reap_plan(unit: Unit, cutoff: str) -> ReapPlan:
     samples: list[StaleSession] = []
     retired = 0
-    for found in _all(unit, cutoff):
+    for found in _stale_sessions(unit, cutoff):
         retired += len(found)
         samples += found[: SAMPLES - len(samples)]
     return ReapPlan(running=unit.value(COUNT), retired=retired, sessions=tuple(samples))
 
 
-def _all(unit: Unit, cutoff: str) -> Iterator[list[StaleSession]]:
+def _stale_sessions(unit: Unit, cutoff: str) -> Iterator[list[StaleSession]]:
     found = _next(unit, cutoff, START)
     while found:
         yield found
@@ -147,7 +147,7 @@ def _all(unit: Unit, cutoff: str) -> Iterator[list[StaleSession]]:
 def _next(unit: Unit, cutoff: str, after: Any) -> list[StaleSession]:
     moment, key = after
     values = {"cutoff": parse_time(cutoff), "after_at": parse_time(moment), "after_id": key}
-    found = unit.first_sound(SILENT, values, LOOK)
+    found = unit.first_readable_rows(SILENT, values, LOOK)
     if found:
         jobs.confirm_after((found[-1].last_sign, found[-1].id), (values["after_at"], key))
     return found

@@ -20,7 +20,7 @@ from lastlight_state.db.lists.pages import KeyedRows, Window, damaged_row, keyed
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.parameters import UNREADABLE
 from lastlight_state.db.rows.records import DamagedRow, Record
-from lastlight_state.db.rows.statements import Row, Statement, bind, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, statement_of
 from lastlight_state.db.schema import sealing
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData, MisuseError, SealedValue
@@ -156,13 +156,13 @@ class Sealed:
         every = every.limit(sa.bindparam("many", type_=sa.Integer()))
         later = every.where(sa.tuple_(*key) > sa.tuple_(*(bind(f"after_{one.name}", one) for one in key)))
         self._walks = {
-            (is_later, locked): prepared(walk.with_for_update(of=table) if locked else walk)
+            (is_later, locked): statement_of(walk.with_for_update(of=table) if locked else walk)
             for is_later, walk in ((False, every), (True, later))
             for locked in (False, True)
         }
         here = sa.and_(*(one == bind(one.name, one) for one in key))
         self._updates: dict[str, Statement[Row]] = {
-            name: prepared(sa.update(table).where(here).values({name: bind("sealed", table.c[name])}))
+            name: statement_of(sa.update(table).where(here).values({name: bind("sealed", table.c[name])}))
             for name in bindings
         }
 
@@ -172,7 +172,7 @@ class Sealed:
         statement = self._walks[after is not None, locked]
 
         def read(size: int) -> KeyedRows[Row]:
-            return keyed_rows(unit.readable(statement, {**at, "many": size}), self._key)
+            return keyed_rows(unit.rows_or_errors(statement, {**at, "many": size}), self._key)
 
         return window(read, many)
 
@@ -234,7 +234,7 @@ def _walk(next_after: Callable[[list[Any] | None], Window[Row]]) -> Iterator[Seq
         yield rows
 
 
-def unopened(unit: Unit, opened: sealing.Sealing, many: int) -> Iterator[tuple[Sealed, CorruptData]]:
+def unopened_values(unit: Unit, opened: sealing.Sealing, many: int) -> Iterator[tuple[Sealed, CorruptData]]:
     """Yield the values that a codec cannot decrypt, and the rows that cannot be read. Decrypts every stored value."""
     for table in TABLES:
         for rows in _walk(lambda after, table=table: table.next(unit, after, many, locked=False)):  # type: ignore[misc]

@@ -130,27 +130,27 @@ class Repair:
                 raise InvalidValue("to", "must be None with replace=True: the copy takes the file's own path")
             path = files.real(path.parent) / path.name  # resolve a link to the day's folder, which would hide the run
             _refuse_living(path)
-            return self._kept(path) if self._receipts is not None else self._replaced(path)
+            return self._replace_with_receipt(path) if self._receipts is not None else self._replace_file(path)
         target = path.with_name(path.name.removesuffix(LINES) + COPY) if to is None else Path(to)
-        with _translated(path):
-            return _repaired(path, repair.salvage(path, _accepts(path), to=target))
+        with _translated_errors(path):
+            return _repair_result(path, repair.salvage(path, _accepts(path), to=target))
 
-    def _replaced(self, path: Path) -> Repaired:
+    def _replace_file(self, path: Path) -> Repaired:
         suffix = f".damaged-{_stamp(self._clock.now())}"
-        with _translated(path):
-            return _repaired(path, repair.replace(path, _accepts(path), suffix=suffix))
+        with _translated_errors(path):
+            return _repair_result(path, repair.replace(path, _accepts(path), suffix=suffix))
 
-    def _kept(self, path: Path) -> Repaired:
+    def _replace_with_receipt(self, path: Path) -> Repaired:
         """Replace the file. A receipt is created before the first change. A file without damage gets no receipt."""
-        with _translated(path):
+        with _translated_errors(path):
             account = repair.scan(path, _accepts(path))
         if account.is_sound:
-            return _repaired(path, Salvage(account))
+            return _repair_result(path, Salvage(account))
         receipts = cast("Receipts", self._receipts)
         policy = {"path": storable(str(path.absolute()), 4_000)}
         receipt = receipts.begin("repair", scope=storable(path.name, 200), policy=policy, owner=jobs.owner())
         with jobs.interruptible(receipts, lambda: receipt, again="the same command"):
-            done = self._replaced(path)
+            done = self._replace_file(path)
             try:
                 receipts.finish(receipts.step(receipt, counts=done.scan.sections, cursor=_names(done)))
             except StateError:
@@ -175,7 +175,7 @@ def scans(path: Path) -> Iterator[LineFileScan]:
     unreadable: list[OSError] = []
     for found in line_files(path, unreadable.append):
         try:
-            with _translated(found):
+            with _translated_errors(found):
                 account = repair.scan(found, _accepts(found))
         except (NotFound, UnsafePath, BackendUnavailable) as error:
             if found == path:
@@ -194,7 +194,7 @@ def line_files(path: Path, unreadable: Callable[[OSError], object] = lambda _: N
 
     ``unreadable`` is called with the error of each directory that cannot be read.
     """
-    with _translated(path):
+    with _translated_errors(path):
         is_directory = files.is_directory(path)
     if not is_directory:
         if not os.path.lexists(path):
@@ -238,8 +238,8 @@ def _refuse_living(path: Path) -> None:
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    with files.translated(path):
+def _translated_errors(path: Path) -> Iterator[None]:
+    with files.translate_errors(path):
         try:
             yield
         except FileNotFoundError:
@@ -274,5 +274,5 @@ def _unread(path: Path, problem: str) -> LineFileScan:
     return LineFileScan(path=path, size=0, sound=False, sections={}, section_bytes={}, samples=(), problem=problem)
 
 
-def _repaired(path: Path, done: Salvage) -> Repaired:
+def _repair_result(path: Path, done: Salvage) -> Repaired:
     return Repaired(scan=_scan_of(path, done.account), copy_path=done.copy, rejects=done.rejects, damaged=done.damaged)

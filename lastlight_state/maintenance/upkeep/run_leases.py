@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state.db.rows.statements import bind, constant, number, prepared
+from lastlight_state.db.rows.statements import bind, constant, number, statement_of
 from lastlight_state.workflows.guards import AT_ONCE
 from lastlight_state.workflows.tables import LEASES, RUNS
 
@@ -41,7 +41,7 @@ LOOK = (
     .order_by(RUNS.c.id)
 )
 #: Writes the row of one run as the triggers do, unless the run has stopped meanwhile.
-MEND = prepared(
+MEND = statement_of(
     _put.on_conflict_do_update(
         index_elements=[LEASES.c.run_id], set_={name: _put.excluded[name] for name in _PUT if name != "run_id"}
     ).returning(LEASES.c.run_id)

@@ -20,7 +20,7 @@ from lastlight_state.backends.facts import Measures, TableSize
 from lastlight_state.clock import of_file
 from lastlight_state.conversations.tables import BRANCHES, SESSIONS as TALKS
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.rows.statements import Row, Statement, bind, constant, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, constant, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.journal.models import SANDBOXES, SCORES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.upkeep.records import (
@@ -50,7 +50,7 @@ _ROWS = sa.func.count().label("rows")
 
 def _distribution(table: sa.Table, status: Any) -> Statement[StatusCount]:
     shown = status.label("status")
-    return prepared(sa.select(shown, _ROWS).select_from(table).group_by(status).order_by(status), StatusCount)
+    return statement_of(sa.select(shown, _ROWS).select_from(table).group_by(status).order_by(status), StatusCount)
 
 
 def _either(column: sa.Column[Any], without: str, filled: str) -> sa.ColumnElement[str]:
@@ -76,8 +76,8 @@ _STATUSES = {
     "output_history": _distribution(HISTORY, HISTORY.c.cause),
 }
 
-_BY_ROLE: Statement[tuple[str, int]] = prepared(sa.select(MESSAGES.c.role, _ROWS).group_by(MESSAGES.c.role), tuple)
-_BY_AGE = prepared(
+_BY_ROLE: Statement[tuple[str, int]] = statement_of(sa.select(MESSAGES.c.role, _ROWS).group_by(MESSAGES.c.role), tuple)
+_BY_AGE = statement_of(
     sa.select(
         sa.func.count().label("all"),
         sa.func.min(MESSAGES.c.timestamp).label("oldest"),
@@ -96,7 +96,7 @@ def rows(unit: Unit, names: Sequence[str]) -> dict[str, int]:
     if not names:
         return {}
     counts = [sa.select(constant(name).label("name"), _ROWS).select_from(METADATA.tables[name]) for name in names]
-    found = unit.rows(prepared(sa.union_all(*counts)))
+    found = unit.rows(statement_of(sa.union_all(*counts)))
     return {row["name"]: row["rows"] for row in found}
 
 
@@ -123,7 +123,7 @@ def message_counts(unit: Unit, present: Collection[str], now: datetime) -> Messa
 # Counts line files, with their size and newest change. Reads no contents.
 
 
-def measured(roots: Sequence[Path]) -> LineFiles:
+def measure_line_files(roots: Sequence[Path]) -> LineFiles:
     """Count and measure the line files below these directories. Unreadable and vanished files are left out."""
     files, size, newest = 0, 0, 0
     for folder, _, names in chain.from_iterable(map(os.walk, roots)):
@@ -153,11 +153,11 @@ class Statistics(Repository):
         """
         backend = self._backend
         state = read_state(backend)
-        files = measured(self._settings.line_directories)
+        files = measure_line_files(self._settings.line_directories)
         found: Row = {"tables": (), "statuses": {}, "messages": NO_MESSAGES}
         measures = _NO_MEASURES
         if backend.exists:
-            measures, found = self._viewing(lambda unit: self._counted(unit, exact))
+            measures, found = self._viewing(lambda unit: self._read_counts(unit, exact))
         return Stats.of(
             {
                 "exists": backend.exists,
@@ -171,7 +171,7 @@ class Statistics(Repository):
             }
         )
 
-    def _counted(self, unit: Unit, exact: bool) -> tuple[Measures, Row]:
+    def _read_counts(self, unit: Unit, exact: bool) -> tuple[Measures, Row]:
         measures = unit.backend.measures(unit.checkout, TABLES)
         present = frozenset(measures.tables)
         messages: MessageCounts = message_counts(unit, present, self._now())

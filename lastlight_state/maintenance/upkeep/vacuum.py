@@ -5,13 +5,13 @@ from __future__ import annotations
 from lastlight_state import progress
 from lastlight_state.db import reconcile, valid
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.rows.statements import statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.upkeep.records import Vacuumed
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.outputs.models import REGISTRY
 
-_OUTPUTS = prepared(REGISTRY.select().with_only_columns(REGISTRY.c.table_name))
+_OUTPUTS = statement_of(REGISTRY.select().with_only_columns(REGISTRY.c.table_name))
 
 
 class Vacuum(Repository):
@@ -40,4 +40,4 @@ def _size(unit: Unit) -> int:
 
 def _tables(unit: Unit) -> list[str]:
     outputs = [row["table_name"] for row in unit.rows(_OUTPUTS)]
-    return reconcile.existing(unit, [*METADATA.tables, *outputs])
+    return reconcile.existing_tables(unit, [*METADATA.tables, *outputs])

@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 from lastlight_state.backends.base import Backend
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import apply
-from lastlight_state.migrations.adoption.survey import FIRST, ONE_ACTIVE, SESSIONS, Promised, Survey, surveyed
+from lastlight_state.migrations.adoption.survey import FIRST, ONE_ACTIVE, SESSIONS, Promised, Survey, make_survey
 from lastlight_state.migrations.records import MigrationResult
 from lastlight_state.migrations.state import IMPORTED
 
@@ -35,12 +35,12 @@ def adopt(backend: Backend, connection: Connection, target: str, promised: Promi
     if apply.version(connection) is not None:
         return apply.apply_revisions(connection, target)
     original = backend.original(connection)
-    with nullcontext() if original is None else original.limited():
-        return _adopted(backend, connection, target, promised)
+    with nullcontext() if original is None else original.time_limit():
+        return _adopt_database(backend, connection, target, promised)
 
 
-def _adopted(backend: Backend, connection: Connection, target: str, promised: Promised) -> MigrationResult:
-    found = surveyed(backend, connection, promised)
+def _adopt_database(backend: Backend, connection: Connection, target: str, promised: Promised) -> MigrationResult:
+    found = make_survey(backend, connection, promised)
     if found is None or found.differences:
         raise refusal(backend, found)
     if found.shared_keys and target == FIRST:

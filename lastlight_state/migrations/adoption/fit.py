@@ -59,11 +59,12 @@ def misfits(found: Catalogue, expected: Catalogue, *, additive: bool = False) ->
         there = found.get(entry)
         if there == text or entry[1] in missing or (additive and there is None and _can_be_added(entry[0], text)):
             continue
-        lines.append(f"{_told(entry)} is {'missing' if there is None else _quoted(there)}, expected {_quoted(text)}")
-    return [*lines, *_refusing(found, expected)]
+        said = "missing" if there is None else _quoted_text(there)
+        lines.append(f"{_entry_text(entry)} is {said}, expected {_quoted_text(text)}")
+    return [*lines, *_refusal_lines(found, expected)]
 
 
-def lacking(found: Catalogue, expected: Catalogue) -> list[Entry]:
+def missing_entries(found: Catalogue, expected: Catalogue) -> list[Entry]:
     """Return the missing tables, and the missing columns and indexes of existing tables."""
     tables = _tables(found)
     return [
@@ -77,7 +78,7 @@ def clashes(found: Catalogue, expected: Catalogue, later: Catalogue) -> list[str
     """Return one line for each entry that exists although only a later revision creates it."""
     tables = _tables(expected)
     return [
-        f"{_told(entry)} is there already, and a later revision makes one"
+        f"{_entry_text(entry)} is there already, and a later revision makes one"
         for entry in sorted(found.keys() & (later.keys() - expected.keys()))
         if entry[1] in tables or entry[0] == "table"
     ]
@@ -93,11 +94,11 @@ def present(found: Catalogue, expected: Catalogue, later: Catalogue) -> frozense
     )
 
 
-def _refusing(found: Catalogue, expected: Catalogue) -> Iterator[str]:
+def _refusal_lines(found: Catalogue, expected: Catalogue) -> Iterator[str]:
     tables = _tables(expected)
     for entry in sorted(found.keys() - expected.keys()):
         if entry[1] in tables and _refuses_rows(entry[0], found[entry]):
-            yield f"{_told(entry)} is {_quoted(found[entry])}, which may refuse what this library writes"
+            yield f"{_entry_text(entry)} is {_quoted_text(found[entry])}, which may refuse what this library writes"
 
 
 def _refuses_rows(kind: str, text: str) -> bool:
@@ -119,12 +120,12 @@ def _tables(catalogue: Catalogue) -> set[str]:
     return {table for kind, table, _ in catalogue if kind == "table"}
 
 
-def _told(entry: Entry) -> str:
+def _entry_text(entry: Entry) -> str:
     kind, table, name = entry
     return _TOLD.get(kind, "{kind} {table} {name}").format(kind=kind, table=table, name=name).strip()
 
 
-def _quoted(text: str) -> str:
+def _quoted_text(text: str) -> str:
     return f"'{text}'" if text else "nothing"
 
 

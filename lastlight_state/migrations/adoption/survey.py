@@ -16,7 +16,7 @@ from lastlight_state.errors import BackendUnavailable, MisuseError, NotSupported
 from lastlight_state.migrations import scripts
 from lastlight_state.migrations.adoption import fit
 from lastlight_state.migrations.adoption.fit import blueprints, without_version
-from lastlight_state.migrations.failures import translated
+from lastlight_state.migrations.failures import translated_errors
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.migrations.records import Adoption, Rewrite
 from lastlight_state.migrations.state import IMPORTED, SEED_TABLES
@@ -65,7 +65,7 @@ class Misspelt:
         return ", ".join(map(repr, self.found.samples))
 
 
-def malformed(original: Original, found: Catalogue) -> Iterator[Misspelt]:
+def misspelt_values(original: Original, found: Catalogue) -> Iterator[Misspelt]:
     """Return the malformed values in all of the original program's columns that the database has."""
     for table in SEED_TABLES:
         key = [column.name for column in METADATA.tables[table].primary_key.columns]
@@ -73,7 +73,7 @@ def malformed(original: Original, found: Catalogue) -> Iterator[Misspelt]:
             form = form_of(column)
             if form is None or ("column", table, column.name) not in found:
                 continue
-            there = original.malformed(table, key, column.name, form)
+            there = original.malformed_values(table, key, column.name, form)
             if there.values:
                 yield Misspelt(table, column.name, form, there)
 
@@ -131,7 +131,7 @@ class Survey:
         )
 
 
-def promised(backend: Backend) -> Promised:
+def promised_shapes(backend: Backend) -> Promised:
     """Return the shapes that revisions create on that server. The revisions are run in a temporary schema or file.
 
     Call this outside transactions.
@@ -145,23 +145,23 @@ def read_survey(backend: Backend) -> Survey | None:
     Return None if revisions cannot be tried on this product.
     """
     try:
-        with translated(backend):
-            expected = promised(backend)
+        with translated_errors(backend):
+            expected = promised_shapes(backend)
     except (BackendUnavailable, MisuseError, NotSupported):  # the role lacks the right, or the server is read-only
         return None
     with Checkout(Mode.SNAPSHOT, backend) as checkout:
         try:
-            with translated(backend):
+            with translated_errors(backend):
                 backend.enter(checkout)
                 connection = backend.connection(checkout)
                 original = backend.original(connection)
-                with nullcontext() if original is None else original.limited():
-                    return surveyed(backend, connection, expected)
+                with nullcontext() if original is None else original.time_limit():
+                    return make_survey(backend, connection, expected)
         finally:
             backend.rollback(checkout)
 
 
-def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Survey | None:
+def make_survey(backend: Backend, connection: Connection, expected: Promised) -> Survey | None:
     """Return the survey, made on a connection that is already inside a transaction."""
     original = backend.original(connection)
     if original is None:
@@ -172,18 +172,18 @@ def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Su
     later = fit.present(found, first, newest)
     rest = {entry: definition for entry, definition in found.items() if entry not in later}
     differences = [*fit.misfits(rest, first, additive=True), *fit.clashes(rest, first, newest)]
-    differences += original.displacing({table for _, table, _ in newest})
+    differences += original.displacing_objects({table for _, table, _ in newest})
     if differences and _has_other_times(found, first):
         differences = [IMPORTED]
     if not differences:
         differences = [f"damaged: {line}" for line in original.damages()]
-    odd = [] if differences else list(malformed(original, found))
+    odd = [] if differences else list(misspelt_values(original, found))
     differences += [line for one in odd for line in one.refusals]
     sound = not differences
     shared_keys = _shared_keys(connection, found) if sound else ()
     return Survey(
         tuple(differences),
-        tuple(fit.lacking(found, first)),
+        tuple(fit.missing_entries(found, first)),
         later | (found.keys() & first.keys()) | ({ONE_ACTIVE} if shared_keys else frozenset()),
         too_strict,
         _count(connection) if too_strict else 0,
@@ -191,7 +191,10 @@ def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Su
         (
             *(one.remark for one in odd if not one.found.mends),
             *_remarks(connection, original, found),
-            *(f"{one} runs at every write" for one in original.computing(SEED_TABLES, first.keys() | newest.keys())),
+            *(
+                f"{one} runs at every write"
+                for one in original.unknown_triggers(SEED_TABLES, first.keys() | newest.keys())
+            ),
         )
         if sound
         else (),

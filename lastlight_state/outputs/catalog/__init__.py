@@ -27,7 +27,7 @@ from lastlight_state.outputs.records import OutputPlan, OutputTableSummary
 from lastlight_state.outputs.shapes import OutputColumn
 from lastlight_state.outputs.table import OutputTable
 
-_MOST = limits_of(REGISTRY)
+_LIMITS = limits_of(REGISTRY)
 
 M = TypeVar("M")
 
@@ -55,14 +55,14 @@ class Catalog(Repository):
         `NotMigrated` listing what is missing if the store may not migrate.
         """
         self._refuse_transaction()
-        [made] = self._defined([self._wish(key, model, table, max_bytes)])
+        [made] = self._define_tables([self._wish(key, model, table, max_bytes)])
         return made
 
     def define_all(self, models: Mapping[str, Any]) -> dict[str, OutputTable[Any]]:
         """Define many outputs, all or none, while holding one lock. Returns their handles by key."""
         self._refuse_transaction()
         wishes = [self._wish(key, model, None, None) for key, model in models.items()]
-        return {handle.key: handle for handle in self._defined(wishes)}
+        return {handle.key: handle for handle in self._define_tables(wishes)}
 
     def attach(self, key: str, table: Any, *, model: type[M] | None = None) -> OutputTable[M]:
         """Return the handle of your own table, a SQLAlchemy ``Table`` or declarative class. The table is never altered.
@@ -73,7 +73,7 @@ class Catalog(Repository):
         """
         self._refuse_transaction()
         wish = attach_request(column_types.key(key), table, model)
-        known = self._remember(Definitions).same(wish.made)
+        known = self._remember(Definitions).earlier_handle(wish.made)
         if known is not None:
             return known
         names = [(handle.key, handle.table_name) for handle in self._remember(Definitions)]
@@ -89,16 +89,16 @@ class Catalog(Repository):
 
         An untyped handle can read, but not write. Raises `NotFound`.
         """
-        found = self._remember(Definitions).named(name)
+        found = self._remember(Definitions).of_name(name)
         if found is not None:
             return found
-        values = {"name": valid.sought("name", name)}
-        return self._one(definitions.FIND, values, kind=models.OUTPUT_TABLE, key=name).handle()
+        values = {"name": valid.lookup_text("name", name)}
+        return self._get_row(definitions.FIND, values, kind=models.OUTPUT_TABLE, key=name).handle()
 
     def entry(self, name: str) -> OutputTableSummary:
         """Return the registry's entry for this key or table name. Raises `NotFound`."""
-        values = {"name": valid.sought("name", name)}
-        return self._one(definitions.ENTRY, values, kind=models.OUTPUT_TABLE, key=name)
+        values = {"name": valid.lookup_text("name", name)}
+        return self._get_row(definitions.ENTRY, values, kind=models.OUTPUT_TABLE, key=name)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[OutputTableSummary]:
         """Return a page of the registered tables, by key."""
@@ -110,20 +110,20 @@ class Catalog(Repository):
         [steps] = self._viewing(lambda unit: plans.all_steps(unit, [wish], now))
         return steps.record()
 
-    def _defined(self, wishes: Sequence[DefinitionRequest]) -> Sequence[OutputTable[Any]]:
+    def _define_tables(self, wishes: Sequence[DefinitionRequest]) -> Sequence[OutputTable[Any]]:
         definitions = self._remember(Definitions)
-        done = [definitions.same(wish.made) for wish in wishes]
+        done = [definitions.earlier_handle(wish.made) for wish in wishes]
         if all(done):
             return [handle for handle in done if handle is not None]
         for wish in wishes:
             refuse_collisions(wish.made, [(handle.key, handle.table_name) for handle in definitions])
             refuse_collisions(wish.made, [(other.key, other.table_name) for other in wishes])
-        columns = self._brought(wishes)
-        return [definitions.keep(_told(_handle(wish, columns[wish.key]))) for wish in wishes]
+        columns = self._complete_tables(wishes)
+        return [definitions.keep(_log_extra_columns(_handle(wish, columns[wish.key]))) for wish in wishes]
 
-    def _brought(self, wishes: Sequence[DefinitionRequest]) -> dict[str, tuple[OutputColumn, ...]]:
+    def _complete_tables(self, wishes: Sequence[DefinitionRequest]) -> dict[str, tuple[OutputColumn, ...]]:
         """Return the columns that each table has, after what was missing has been added."""
-        registered = {found.key: found for found in self._all(definitions.ALL)}
+        registered = {found.key: found for found in self._list_rows(definitions.ALL)}
         others = [(found.key, found.table_name) for found in registered.values()]
         for wish in wishes:
             refuse_collisions(wish.made, others)
@@ -132,7 +132,7 @@ class Catalog(Repository):
         now = self._now()
         if not self._may_define():
             self._refuse_incomplete(self._viewing(lambda unit: plans.all_steps(unit, wishes, now)))
-        found = self._writing(lambda unit: _reconciled(unit, wishes, now), repeatable=True)
+        found = self._writing(lambda unit: _reconcile_tables(unit, wishes, now), repeatable=True)
         for steps in found:
             for warning in steps.warnings:
                 _log.warning("%s", warning)
@@ -174,8 +174,8 @@ class Catalog(Repository):
     def _free_name(self, table: str, key: str) -> str:
         """Return a table name that is unused in both the registry and the database."""
         candidates = [
-            f"task_{table}"[: _MOST.table_name - 4],
-            *(f"task_{table}"[: _MOST.table_name - 4] + f"_{n}" for n in range(2, 100)),
+            f"task_{table}"[: _LIMITS.table_name - 4],
+            *(f"task_{table}"[: _LIMITS.table_name - 4] + f"_{n}" for n in range(2, 100)),
         ]
 
         def first_free(unit: Unit) -> str:
@@ -187,7 +187,7 @@ class Catalog(Repository):
         return self._viewing(first_free)
 
 
-def _reconciled(unit: Unit, wishes: Sequence[DefinitionRequest], now: Any) -> list[plans.Steps]:
+def _reconcile_tables(unit: Unit, wishes: Sequence[DefinitionRequest], now: Any) -> list[plans.Steps]:
     """Take the named lock, plan again, and apply the steps. Returns the steps."""
     unit.named_lock("outputs")
     unit.backend.limit_ddl_waits(unit.checkout)
@@ -201,7 +201,7 @@ def _handle(wish: DefinitionRequest, columns: tuple[Any, ...]) -> OutputTable[An
     return definitions.with_extras(wish.made, columns)
 
 
-def _told(handle: OutputTable[Any]) -> OutputTable[Any]:
+def _log_extra_columns(handle: OutputTable[Any]) -> OutputTable[Any]:
     if handle.extra_columns:
         columns = ", ".join(handle.extra_columns)
         _log.info("output %s: columns that its model lacks stay as they are: %s", handle.key, columns)

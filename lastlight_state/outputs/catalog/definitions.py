@@ -17,7 +17,7 @@ from lastlight_state.db import reconcile, valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.reconcile import Difference
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, prepared
+from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, statement_of
 from lastlight_state.errors import AlreadyExists, BackendError, InvalidValue, MisuseError, SchemaMismatch
 from lastlight_state.outputs import models
 from lastlight_state.outputs.models import REGISTRY, Kind
@@ -72,11 +72,11 @@ def with_extras(made: OutputTable[Any], columns: Sequence[OutputColumn]) -> Outp
 _SUMMARY = columns_of(OutputTableSummary, REGISTRY)
 _KNOWN = every_column_of(Registered, REGISTRY, hidden={"json_schema"})
 
-ALL = prepared(sa.select(*_KNOWN).order_by(REGISTRY.c.key), Registered)
+ALL = statement_of(sa.select(*_KNOWN).order_by(REGISTRY.c.key), Registered)
 _sought = bind("name", REGISTRY.c.key)
 _named = sa.or_(REGISTRY.c.key == _sought, REGISTRY.c.table_name == _sought)
-FIND = prepared(sa.select(*_KNOWN).where(_named), Registered)
-ENTRY = prepared(sa.select(*_SUMMARY).where(_named), OutputTableSummary)
+FIND = statement_of(sa.select(*_KNOWN).where(_named), Registered)
+ENTRY = statement_of(sa.select(*_SUMMARY).where(_named), OutputTableSummary)
 LIST = Listing("output_tables", _SUMMARY, order=(REGISTRY.c.key,), descending=False, row=OutputTableSummary)
 
 
@@ -91,7 +91,7 @@ def union(declared: Iterable[OutputColumn], known: Iterable[OutputColumn]) -> tu
     return (*wanted, *(column for column in there.values() if column.name not in names))
 
 
-def noting(
+def registry_statement(
     registry: str,
     handle: OutputTable[Any],
     columns: Sequence[OutputColumn],
@@ -155,7 +155,7 @@ class Definitions:
         """Return the handle of this key, or None."""
         return self._by_key.get(key)
 
-    def named(self, name: str) -> OutputTable[Any] | None:
+    def of_name(self, name: str) -> OutputTable[Any] | None:
         """Return the handle of this key or table name, or None."""
         found = self._by_key.get(name)
         return found or next((handle for handle in self if handle.table_name == name), None)
@@ -166,9 +166,9 @@ class Definitions:
         Raises `SchemaMismatch` if that handle describes another definition.
         """
         self._by_key.setdefault(handle.key, handle)
-        return self.same(handle) or handle
+        return self.earlier_handle(handle) or handle
 
-    def same(self, wished: OutputTable[Any]) -> OutputTable[Any] | None:
+    def earlier_handle(self, wished: OutputTable[Any]) -> OutputTable[Any] | None:
         """Return the handle of an equal earlier definition, or None for a new key.
 
         Raises `SchemaMismatch` if the key has another definition, which is final while the process runs.
@@ -252,10 +252,10 @@ class Targeted(Repository):
             return target
         if type(target) is not str:
             raise InvalidValue("target", f"must be an OutputTable or a key, not {type(target).__name__}")
-        known = self._remember(Definitions).named(target)
+        known = self._remember(Definitions).of_name(target)
         if known is not None:
             return known
-        found = self._find(FIND, {"name": valid.sought("target", target)})
+        found = self._find(FIND, {"name": valid.lookup_text("target", target)})
         if found is None:
             raise valid.not_found(models.OUTPUT_TABLE, target)
         return found.handle()

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from lastlight_state.backends.base import Backend
 from lastlight_state.db import reconcile, valid
 from lastlight_state.db.reconcile import Difference, PresentTable
-from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.rows.statements import statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue, SchemaMismatch
 from lastlight_state.outputs import column_types, models
@@ -171,7 +171,7 @@ def all_steps(unit: Unit, wishes: Sequence[DefinitionRequest], at: datetime) -> 
     return [
         _steps(unit, wish, known.get(wish.key), present.get(wish.table_name), at)
         if wish in todo
-        else _nothing(wish, known[wish.key])
+        else _no_steps(wish, known[wish.key])
         for wish in wishes
     ]
 
@@ -180,7 +180,7 @@ def carry_out(unit: Unit, steps: Steps) -> None:
     """Run the statements of the steps. Raises `SchemaMismatch` if there are differences."""
     steps.refuse_differences()
     for statement in steps.sql:
-        unit.plain(statement)
+        unit.control(statement)
 
 
 def attachable(unit: Unit, wish: DefinitionRequest) -> Registered | None:
@@ -208,7 +208,9 @@ def attach(unit: Unit, wish: DefinitionRequest, at: datetime) -> None:
             differences=[Difference(wish.table_name, None, "table", f"custom {wish.table_name}", found)],
         )
     name = reconcile.name_of(REGISTRY, unit.backend)
-    unit.plain(definitions.noting(name, wish.made, wish.made.columns, wish.json_schema, known=known, at=at))
+    unit.control(
+        definitions.registry_statement(name, wish.made, wish.made.columns, wish.json_schema, known=known, at=at)
+    )
 
 
 def _unattachable(wish: DefinitionRequest, found: PresentTable | None) -> Iterator[Difference]:
@@ -224,7 +226,7 @@ def _unattachable(wish: DefinitionRequest, found: PresentTable | None) -> Iterat
         yield Difference(table, None, "unique key", f"({', '.join(key)})", "none")
 
 
-def _nothing(wish: DefinitionRequest, known: Registered) -> Steps:
+def _no_steps(wish: DefinitionRequest, known: Registered) -> Steps:
     return Steps(wish, known.columns, create=False, add=(), differences=(), warnings=(), sql=())
 
 
@@ -232,10 +234,10 @@ def _steps(
     unit: Unit, wish: DefinitionRequest, known: Registered | None, found: PresentTable | None, at: datetime
 ) -> Steps:
     backend = unit.backend
-    columns = _grown(wish, known, found)
+    columns = _grown_columns(wish, known, found)
     found_differences = tuple(_differences(wish, known, found, backend))
-    table = _declared(wish, columns)
-    added = () if found is None else tuple(column.name for column in reconcile.missing(table, found))
+    table = _declared_table(wish, columns)
+    added = () if found is None else tuple(column.name for column in reconcile.missing_columns(table, found))
     statements = [] if found_differences else list(_statements(wish, table, columns, known, found, backend, at))
     return Steps(
         wish=wish,
@@ -248,7 +250,9 @@ def _steps(
     )
 
 
-def _grown(wish: DefinitionRequest, known: Registered | None, found: PresentTable | None) -> tuple[OutputColumn, ...]:
+def _grown_columns(
+    wish: DefinitionRequest, known: Registered | None, found: PresentTable | None
+) -> tuple[OutputColumn, ...]:
     """Return the columns that the table has afterwards. In an adopted table, the columns of times may be NULL."""
     columns = definitions.union(wish.made.columns, known.columns if known else ())
     if known is not None or found is None:
@@ -262,7 +266,7 @@ def _grown(wish: DefinitionRequest, known: Registered | None, found: PresentTabl
     )
 
 
-def _declared(wish: DefinitionRequest, columns: Sequence[OutputColumn]) -> sa.Table:
+def _declared_table(wish: DefinitionRequest, columns: Sequence[OutputColumn]) -> sa.Table:
     shape = wish.shape
     doc = None if shape is None or not shape.holds_model else shape.model.__doc__
     wanted = [column for column in columns if column in wish.made.columns or column.name in models.BOOKKEEPING]
@@ -297,7 +301,7 @@ def _statements(
     at: datetime,
 ) -> Iterator[str]:
     yield from reconcile.additions(table, found, backend)
-    yield definitions.noting(
+    yield definitions.registry_statement(
         reconcile.name_of(REGISTRY, backend), wish.made, columns, wish.json_schema, known=known, at=at
     )
 
@@ -317,7 +321,7 @@ def _warnings(
         )
     required = [str(column.field) for column in fresh if _is_required(wish.shape, column)]
     empty = [str(column.field) for column in fresh if _reads_none(wish.shape, column)]
-    any_row = prepared(
+    any_row = statement_of(
         sa.select(sa.literal_column("1")).select_from(wish.made.table).limit(sa.literal_column("1", sa.Integer))
     )
     if not (required or empty) or unit.row(any_row) is None:

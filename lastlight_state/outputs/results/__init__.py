@@ -37,13 +37,13 @@ def output(table: OutputTable[Any], row: Row) -> Output[Any]:
         data = {field: in_utc(row[name]) for field, name in table.names}
     else:
         data = {field: row[name] for field, name in table.names}
-    return _made(table, row, data, row.get("row_created_at"), row.get("row_updated_at"))
+    return _make_output(table, row, data, row.get("row_created_at"), row.get("row_updated_at"))
 
 
-def written(table: OutputTable[Any], place: Place, content: Content, at: Any, created: Any) -> Output[Any]:
+def written_output(table: OutputTable[Any], place: Place, content: Content, at: Any, created: Any) -> Output[Any]:
     """Return the record of a row that was just written, without reading it again."""
     has_created, has_updated = table.has_times
-    return _made(table, place, content.data, created if has_created else None, at if has_updated else None)
+    return _make_output(table, place, content.data, created if has_created else None, at if has_updated else None)
 
 
 def summary(table: OutputTable[Any], row: Row) -> OutputSummary:
@@ -66,7 +66,7 @@ def at_place(error: CorruptData, place: Values) -> CorruptData:
     return CorruptData(error.table, key, error.column)
 
 
-def _made(table: OutputTable[Any], row: Values, data: Any, created: Any, updated: Any) -> Output[Any]:
+def _make_output(table: OutputTable[Any], row: Values, data: Any, created: Any, updated: Any) -> Output[Any]:
     facts = {
         "key": table.key,
         "table_name": table.table_name,
@@ -83,22 +83,24 @@ def _made(table: OutputTable[Any], row: Values, data: Any, created: Any, updated
 # Replacing and withdrawing: the same unit copies the former content of the row to the history.
 
 
-def replaced(unit: Unit, table: OutputTable[Any], place: Place, content: Content, at: datetime) -> Output[Any] | None:
+def replace_row(
+    unit: Unit, table: OutputTable[Any], place: Place, content: Content, at: datetime
+) -> Output[Any] | None:
     """Replace the content of a row and return the row, or None if there is no row. Equal content changes nothing."""
-    wide, old = _locked(unit, table, place)
+    wide, old = _lock_row(unit, table, place)
     if old is None:
         return None
     kept = json_of(wide.columns, old)
-    if codec.canonical(kept) == codec.canonical({**_unknown(wide, table), **_known(table, content)}):
+    if codec.canonical(kept) == codec.canonical({**_unknown(wide, table), **_known_values(table, content)}):
         return output(table, old)
     _archive(unit, table, place, old, kept, cause=models.REPLACED, reason=None, at=at)
     unit.change(wide.replace, parameters(place, content, at))
-    return written(table, place, content, at, old.get("row_created_at"))
+    return written_output(table, place, content, at, old.get("row_created_at"))
 
 
 def withdrawn(unit: Unit, table: OutputTable[Any], place: Place, reason: str, at: datetime) -> Output[Any] | None:
     """Move a row to the history and return it, or None if there is no row."""
-    wide, old = _locked(unit, table, place)
+    wide, old = _lock_row(unit, table, place)
     if old is None:
         return None
     _archive(unit, table, place, old, json_of(wide.columns, old), cause=models.WITHDRAWN, reason=reason, at=at)
@@ -111,7 +113,7 @@ def parameters(place: Place, content: Content, at: datetime) -> Row:
     return {**place, **{f"v_{name}": value for name, value in content.row.items()}, "at": at}
 
 
-def _locked(unit: Unit, table: OutputTable[Any], place: Place) -> tuple[TableStatements, Row | None]:
+def _lock_row(unit: Unit, table: OutputTable[Any], place: Place) -> tuple[TableStatements, Row | None]:
     """Lock a row and return it with all present columns of the table, and with statements that include these columns.
 
     The registry is read while the row is locked, which keeps other processes from adding columns. Without the lock,
@@ -133,7 +135,7 @@ def _as_registered(unit: Unit, table: OutputTable[Any]) -> TableStatements:
     return TableStatements(table, extra) if extra else statements_of(table)
 
 
-def _known(table: OutputTable[Any], content: Content) -> Row:
+def _known_values(table: OutputTable[Any], content: Content) -> Row:
     return {models.PAYLOAD: content.json} if table.is_payload else content.json
 
 
@@ -220,7 +222,7 @@ class Results(Targeted):
     def get(self, target: OutputTable[M] | str, run_id: str, node_id: str, *, iteration: int = 0) -> Output[M]:
         """Return the output of this run, node and iteration. Raises `NotFound`."""
         table = self._target(target)
-        found = self._row(table, statements_of(table).get, checks.sought(run_id, node_id, iteration))
+        found = self._row(table, statements_of(table).get, checks.lookup_place(run_id, node_id, iteration))
         if found is None:
             raise valid.not_found(models.OUTPUT, (table.key, run_id, node_id, iteration))
         return found
@@ -228,11 +230,11 @@ class Results(Targeted):
     def find(self, target: OutputTable[M] | str, run_id: str, node_id: str, *, iteration: int = 0) -> Output[M] | None:
         """Return the output of this run, node and iteration, or None."""
         table = self._target(target)
-        return self._row(table, statements_of(table).get, checks.sought(run_id, node_id, iteration))
+        return self._row(table, statements_of(table).get, checks.lookup_place(run_id, node_id, iteration))
 
     def find_latest(self, target: OutputTable[M] | str, run_id: str, node_id: str) -> Output[M] | None:
         """Return the output of the node's highest iteration in this run, or None."""
-        table, place = self._target(target), checks.sought(run_id, node_id, 0)
+        table, place = self._target(target), checks.lookup_place(run_id, node_id, 0)
         values = {"run_id": place["run_id"], "node_id": place["node_id"]}
         return self._row(table, statements_of(table).latest, values)
 
@@ -264,7 +266,7 @@ class Results(Targeted):
     ) -> Page[Output[M]]:
         """Return a page of the run's rows with their content, ordered by node and iteration."""
         table = self._target(target)
-        given = {**_filters(None, node_id), "run_id": valid.sought("run_id", run_id)}
+        given = {**_filters(None, node_id), "run_id": valid.lookup_text("run_id", run_id)}
         listing = statements_of(table).load
         return self._there(
             table, lambda: self._page_as(listing, lambda row: output(table, row), given, limit, page_token)
@@ -282,7 +284,7 @@ class Results(Targeted):
     ) -> Output[M]:
         """Move a row from its table to the history, for a task that is reset. Returns the row. Raises `NotFound`."""
         table = self._target(target)
-        place = checks.sought(run_id, node_id, iteration)
+        place = checks.lookup_place(run_id, node_id, iteration)
         why, at = checks.reason(reason), self._now()
         found = self._there(table, lambda: self._writing(lambda unit: withdrawn(unit, table, place, why, at)))
         if found is None:
@@ -300,15 +302,15 @@ class Results(Targeted):
         page_token: str | None = None,
     ) -> Page[OutputRevision]:
         """Return a page of the row's earlier contents, newest first."""
-        given = {**checks.sought(run_id, node_id, iteration), "table_name": self._target(target).table_name}
+        given = {**checks.lookup_place(run_id, node_id, iteration), "table_name": self._target(target).table_name}
         return self._page(HISTORY_LIST, given, limit, page_token)
 
     def _put(self, table: OutputTable[Any], place: Place, content: Content, at: Any) -> Output[Any]:
         insert, row = statements_of(table).insert, parameters(place, content, at)
         for _ in range(_ATTEMPTS):
             if self._once(lambda unit: unit.change(insert, row), repeatable=True):
-                return written(table, place, content, at, at)
-            found = self._writing(lambda unit: replaced(unit, table, place, content, at), repeatable=True)
+                return written_output(table, place, content, at, at)
+            found = self._writing(lambda unit: replace_row(unit, table, place, content, at), repeatable=True)
             if found is not None:
                 return found
         raise LostRace(f"the row was withdrawn {_ATTEMPTS} times while it was written")
@@ -326,7 +328,7 @@ class Results(Targeted):
 
 def _filters(run_id: Any, node_id: Any) -> Row:
     given = {"run_id": run_id, "node_id": node_id}
-    return {name: None if value is None else valid.sought(name, value) for name, value in given.items()}
+    return {name: None if value is None else valid.lookup_text(name, value) for name, value in given.items()}
 
 
 def _refuse_iteration(table: OutputTable[Any], iteration: int) -> None:

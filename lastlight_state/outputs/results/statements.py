@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Row, Statement, bind, every_column_of, number, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, every_column_of, number, statement_of
 from lastlight_state.db.rows.writes import insert_computed
 from lastlight_state.db.schema.columns import ExactNumeric, Real, SpelledTimestamp, Timestamp, in_code_points
 from lastlight_state.outputs.models import HISTORY
@@ -30,7 +30,7 @@ class TableStatements:
         self.of = table
         self.columns = (*table.columns, *extra)
         self._extra = tuple(column.name for column in extra)
-        self._table = sql_table(table.table_name, self.columns) if extra else _converted(table.table)
+        self._table = sql_table(table.table_name, self.columns) if extra else _converted_table(table.table)
         self._domain = [column.name for column in self.columns if column.field is not None]
         self._has_iteration = "iteration" in self._table.c
         self._has_times = "row_created_at" in self._table.c and "row_updated_at" in self._table.c
@@ -42,16 +42,16 @@ class TableStatements:
         values = {name: bind(f"v_{name}", self._table.c[name]) for name in self._domain}
         values |= {name: bind("at", self._table.c[name]) for name in own}
         values |= {column.name: bind(column.name, column) for column in self._key}
-        return prepared(insert(self._table).values(values).on_conflict_do_nothing(index_elements=self._key))
+        return statement_of(insert(self._table).values(values).on_conflict_do_nothing(index_elements=self._key))
 
     @cached_property
     def get(self) -> Statement:
-        return prepared(sa.select(*self._whole).where(self._this_row))
+        return statement_of(sa.select(*self._whole).where(self._this_row))
 
     @cached_property
     def lock(self) -> Statement:
         """Return the SELECT of a row that locks it until the unit ends."""
-        return prepared(sa.select(*self._whole).where(self._this_row).with_for_update())
+        return statement_of(sa.select(*self._whole).where(self._this_row).with_for_update())
 
     @cached_property
     def replace(self) -> Statement:
@@ -61,23 +61,23 @@ class TableStatements:
         }
         if "row_updated_at" in self._table.c:
             values["row_updated_at"] = bind("at", self._table.c.row_updated_at)
-        return prepared(sa.update(self._table).where(self._this_row).values(values))
+        return statement_of(sa.update(self._table).where(self._this_row).values(values))
 
     @cached_property
     def delete(self) -> Statement:
-        return prepared(sa.delete(self._table).where(self._this_row))
+        return statement_of(sa.delete(self._table).where(self._this_row))
 
     @cached_property
     def latest(self) -> Statement:
         """Return the SELECT of a node's row with the highest iteration."""
         found = sa.select(*self._whole).where(*self._of("run_id", "node_id"))
-        return prepared(found.order_by(self._iteration.desc()).limit(number(1)) if self._has_iteration else found)
+        return statement_of(found.order_by(self._iteration.desc()).limit(number(1)) if self._has_iteration else found)
 
     @cached_property
     def newest(self) -> Listing:
         """Return the statement that lists rows, newest first, or by key if rows have no times."""
         run, node, iteration = self._place
-        times = (self._written,) if self._has_times else ()
+        times = (self._written_column,) if self._has_times else ()
         return Listing(
             f"outputs.{self.of.table_name}",
             (*self._place, *self._times),
@@ -102,7 +102,7 @@ class TableStatements:
         """Return the statements that count rows, by the set of filters that are given."""
         wanted = [frozenset(names) for names in ((), ("run_id",), ("node_id",), ("run_id", "node_id"))]
         counted = sa.select(sa.func.count().label("rows")).select_from(self._table)
-        return {names: prepared(counted.where(*self._of(*sorted(names)))) for names in wanted}
+        return {names: statement_of(counted.where(*self._of(*sorted(names)))) for names in wanted}
 
     @cached_property
     def of_run(self) -> sa.Select[Any]:
@@ -112,10 +112,10 @@ class TableStatements:
     @cached_property
     def in_run(self) -> Statement:
         """Return the SELECT of `of_run` as a separate statement."""
-        return prepared(self.of_run)
+        return statement_of(self.of_run)
 
     @cached_property
-    def shown(self) -> tuple[tuple[str, str], ...]:
+    def shown_columns(self) -> tuple[tuple[str, str], ...]:
         """Return the name and type token of each column of `of_run`.
 
         A constant in place of a column has type ``integer``.
@@ -129,7 +129,7 @@ class TableStatements:
         held = [sa.func.length(sa.cast(self._table.c[name], sa.LargeBinary)) for name in self._domain]
         row = reduce(add, (sa.func.coalesce(one, number(0)) for one in held))
         total = sa.func.coalesce(sa.func.sum(row), number(0), type_=sa.Integer)
-        return prepared(sa.select(total.label("size")).where(*self._of("run_id")))
+        return statement_of(sa.select(total.label("size")).where(*self._of("run_id")))
 
     @property
     def _key(self) -> list[sa.Column[Any]]:
@@ -155,7 +155,7 @@ class TableStatements:
         return in_code_points(own.run_id).label("run_id"), in_code_points(own.node_id).label("node_id"), self._iteration
 
     @cached_property
-    def _written(self) -> Any:
+    def _written_column(self) -> Any:
         written = self._table.c.row_created_at
         kind = SpelledTimestamp if self.of.kind == "custom" else Timestamp
         return sa.func.coalesce(written, _NEVER, type_=kind).label("written") if written.nullable else written
@@ -163,7 +163,7 @@ class TableStatements:
     @cached_property
     def _times(self) -> tuple[Any, ...]:
         own = [self._table.c[name] for name in ("row_created_at", "row_updated_at") if name in self._table.c]
-        return (*own, self._written) if self._has_times and self._written is not own[0] else tuple(own)
+        return (*own, self._written_column) if self._has_times and self._written_column is not own[0] else tuple(own)
 
     @cached_property
     def _whole(self) -> tuple[Any, ...]:
@@ -174,7 +174,7 @@ class TableStatements:
         return [self._table.c[name] == bind(name, self._table.c[name]) for name in names]
 
 
-def _converted(table: sa.Table) -> sa.Table:
+def _converted_table(table: sa.Table) -> sa.Table:
     """Return the table with the library's number types.
 
     SQLAlchemy's types would query Postgres's cursor for column types.
@@ -210,7 +210,7 @@ _next = sa.select(sa.func.coalesce(sa.func.max(HISTORY.c.revision) + number(1), 
 
 #: Inserts a row into the history under its next revision. The unit has locked the row, so that no other unit takes the
 #: same revision.
-ARCHIVE = prepared(
+ARCHIVE = statement_of(
     insert_computed(
         HISTORY,
         {name: bind(name, HISTORY.c[name]) for name in (*_HISTORY_KEY, *_ARCHIVED)}

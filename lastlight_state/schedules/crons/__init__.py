@@ -68,11 +68,11 @@ class Crons(Repository):
 
     def get(self, name: str) -> Cron:
         """Return the cron, retired or not, with what is in effect after an override. Raises `NotFound`."""
-        return self._one(plans.GET, {"name": name}, kind=models.CRON, key=name)
+        return self._get_row(plans.GET, {"name": name}, kind=models.CRON, key=name)
 
     def find(self, name: str) -> Cron | None:
         """Return the cron, retired or not, or None."""
-        return self._find(plans.GET, {"name": valid.sought("name", name)})
+        return self._find(plans.GET, {"name": valid.lookup_text("name", name)})
 
     def list(
         self,
@@ -152,10 +152,10 @@ class Crons(Repository):
             now=self._now(),
             lease=shared.lease(lease),
             backfill_window=valid.duration("backfill_window", backfill_window, most=models.LONGEST_BACKFILL),
-            chosen=shared.chosen(names, targets),
+            chosen=shared.cron_filters(names, targets),
         )
         most = shared.claims(limit)
-        return () if [] in taker.chosen.values() else taker.taken(self._reading, self._writing, most)
+        return () if [] in taker.chosen.values() else taker.take_claims(self._reading, self._writing, most)
 
     def next_due_at(
         self, *, names: Collection[str] | None = None, targets: Collection[str] | None = None
@@ -165,11 +165,11 @@ class Crons(Repository):
         Returns a past time if `take_due` must plan a cron again because another program changed its override. ``names``
         and ``targets`` restrict the crons as in `take_due`.
         """
-        chosen = shared.chosen(names, targets)
+        chosen = shared.cron_filters(names, targets)
         if [] in chosen.values():
             return None
         statement, given = sql.NEXT.of(chosen)
-        [times] = self._all(statement, given)
+        [times] = self._list_rows(statement, given)
         return min(filter(None, times), default=None)
 
     def replan(self, name: str | None = None) -> int:
@@ -184,5 +184,5 @@ class Crons(Repository):
             return int(self._writing(lambda unit: plans.replan(unit, plans.lock(unit, name), now)))
         return sum(
             self._writing(lambda unit, name=name: plans.replan(unit, plans.find_locked(unit, name), now))  # type: ignore[misc]
-            for name in plans.mismatched(self._reading, now)
+            for name in plans.mismatched_names(self._reading, now)
         )

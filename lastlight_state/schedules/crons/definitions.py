@@ -26,7 +26,7 @@ from lastlight_state.schedules.records import Cron, SyncReport
 
 # Checks of arguments about crons. Each returns values as statements name them.
 
-_MOST = limits_of(SCHEDULES)
+_LIMITS = limits_of(SCHEDULES)
 
 
 class Definition(TypedDict):
@@ -51,13 +51,13 @@ def definition(name: Any, spec: Any, *, origin: models.Origin, parsed: bool = Tr
     With ``parsed=False`` and without the extra ``cron``, the pattern is only checked for its length. Raises
     `InvalidValue`, `PayloadTooLarge`, and `MisuseError` if the pattern must be parsed without the extra.
     """
-    valid.group("spec", spec, CronSpec)
+    valid.argument_group("spec", spec, CronSpec)
     return {
         "name": shared.name("name", name),
         "pattern": pattern(spec.pattern, spec.timezone, parsed=parsed),
         "timezone": spec.timezone,
         "target_kind": valid.word("target_kind", spec.target_kind, models.TARGET_KINDS),
-        "target": valid.identifier("target", spec.target, _MOST.target),
+        "target": valid.identifier("target", spec.target, _LIMITS.target),
         "catch_up": valid.word("catch_up", spec.catch_up, models.CATCH_UPS),
         "grace_seconds": valid.number("grace_seconds", spec.grace_seconds, most=models.GRACE_SECONDS),
         "overlap": valid.word("overlap", spec.overlap, models.OVERLAPS),
@@ -72,9 +72,9 @@ def pattern(given: Any, timezone: Any, *, parsed: bool, where: str = "pattern") 
 
     ``parsed`` has the same meaning as in `definition`.
     """
-    valid.identifier("timezone", timezone, _MOST.timezone)
+    valid.identifier("timezone", timezone, _LIMITS.timezone)
     try:
-        text = valid.identifier("pattern", cron.trimmed(given), _MOST.pattern)
+        text = valid.identifier("pattern", cron.trim_pattern(given), _LIMITS.pattern)
         return cron.validate(text, timezone) if parsed or cron.available() else text
     except InvalidValue as error:
         raise InvalidValue(where if error.where == "pattern" else error.where, error.problem) from None
@@ -147,11 +147,11 @@ def put(
     stored = plans.find_or_reserve(unit, said["name"])
     if stored is None:
         switch = said["enabled"] if enabled is UNSET else enabled
-        return _added(unit, {**said, "enabled": switch}, now, next_run_at)
+        return _add_cron(unit, {**said, "enabled": switch}, now, next_run_at)
     if stored.cron.origin != said["origin"] and stored.cron.retired_at is None:
         raise ReservedName("name", f"{said['name']!r} comes from the configuration: change it with an override")
     switch = stored.cron.enabled if enabled is UNSET else enabled
-    return _changed(unit, stored, {**said, "enabled": switch}, now, next_run_at)
+    return _redefine_cron(unit, stored, {**said, "enabled": switch}, now, next_run_at)
 
 
 def retire(unit: Unit, name: str, now: datetime) -> Cron:
@@ -160,19 +160,19 @@ def retire(unit: Unit, name: str, now: datetime) -> Cron:
     return plans.get(unit, name)
 
 
-def _added(unit: Unit, said: Definition, now: datetime, next_run_at: datetime | UnsetType | None) -> Cron:
+def _add_cron(unit: Unit, said: Definition, now: datetime, next_run_at: datetime | UnsetType | None) -> Cron:
     override = unit.row(sql.OVERRIDE, {"name": said["name"]}) or NO_OVERRIDE
     if next_run_at is not UNSET:
         plan = CronPlan(next_run_at)
     else:
         held = effective(_own(said), override)
-        plan = plans.planned(held, now) if held.enabled else plans.OFF
+        plan = plans.next_plan(held, now) if held.enabled else plans.OFF
     values = {"next_run_at": plan.next_run_at, "planned_with": plan.planned_with, "error": plan.error}
     [stored] = unit.rows(sql.INSERT, {**said, **values, "at": now})
     return Cron.of({**stored, **override._asdict()})
 
 
-def _changed(
+def _redefine_cron(
     unit: Unit, stored: StoredCron, said: Definition, now: datetime, next_run_at: datetime | UnsetType | None
 ) -> Cron:
     plan = CronPlan(next_run_at) if next_run_at is not UNSET else _plan(stored, said, now)
@@ -221,7 +221,7 @@ class Differences:
 def compare(unit: Unit, wanted: Mapping[str, Definition]) -> Differences:
     """Compare a configuration with the stored crons. Raises `Conflict` naming every cron created at run time."""
     stored = {cron.name: cron for cron in unit.rows(sql.CONFIGURED)}
-    stored |= {cron.name: cron for cron in _named(unit, [name for name in wanted if name not in stored])}
+    stored |= {cron.name: cron for cron in _named_crons(unit, [name for name in wanted if name not in stored])}
     live = {name: cron for name, cron in stored.items() if cron.retired_at is None}
     clashing = sorted(name for name in wanted if name in live and live[name].origin != "config")
     if clashing:
@@ -232,11 +232,11 @@ def compare(unit: Unit, wanted: Mapping[str, Definition]) -> Differences:
         )
     differing = {name for name, said in wanted.items() if name in live and _differs(live[name], said)}
     return Differences(
-        added=_ascending(name for name in wanted if name not in stored),
-        changed=_ascending(differing),
-        retired=_ascending(name for name in live if name not in wanted),
-        revived=_ascending(name for name in wanted if name in stored and name not in live),
-        unchanged=_ascending(name for name in wanted if name in live and name not in differing),
+        added=_sort_names(name for name in wanted if name not in stored),
+        changed=_sort_names(differing),
+        retired=_sort_names(name for name in live if name not in wanted),
+        revived=_sort_names(name for name in wanted if name in stored and name not in live),
+        unchanged=_sort_names(name for name in wanted if name in live and name not in differing),
     )
 
 
@@ -257,7 +257,7 @@ def apply(unit: Unit, wanted: Mapping[str, Definition], now: datetime) -> Differ
     return found
 
 
-def _named(unit: Unit, names: list[str]) -> Iterable[Cron]:
+def _named_crons(unit: Unit, names: list[str]) -> Iterable[Cron]:
     for first in range(0, len(names), sql.NAMES):
         statement, values = sql.NAMED.of(names[first : first + sql.NAMES])
         yield from unit.rows(statement, values)
@@ -270,5 +270,5 @@ def _differs(stored: Cron, said: Values) -> bool:
     return codec.canonical(stored.payload) != codec.canonical(payload)
 
 
-def _ascending(names: Iterable[str]) -> tuple[str, ...]:
+def _sort_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names))

@@ -16,7 +16,7 @@ from lastlight_state import codec, cron
 from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Record, make_record, needed_columns
-from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.rows.statements import statement_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, LostRace
@@ -50,8 +50,8 @@ class StoredCron(Record):
 
 
 _get = sa.select(*sql.CRON_COLUMNS).select_from(WITH_OVERRIDE).where(THIS_SCHEDULE)
-GET, GET_STORED = prepared(_get, Cron), prepared(_get, StoredCron)
-LOCK = prepared(sa.select(SCHEDULES.c.name).where(THIS_SCHEDULE).with_for_update(key_share=True))
+GET, GET_STORED = statement_of(_get, Cron), statement_of(_get, StoredCron)
+LOCK = statement_of(sa.select(SCHEDULES.c.name).where(THIS_SCHEDULE).with_for_update(key_share=True))
 
 
 def find_locked(unit: Unit, name: str) -> StoredCron | None:
@@ -88,7 +88,7 @@ def get(unit: Unit, name: str) -> Cron:
     return found
 
 
-_MOST = limits_of(SCHEDULES)
+_LIMITS = limits_of(SCHEDULES)
 
 #: The error type of a cron that has no next instant.
 NOT_PLANNED = "not_planned"
@@ -133,7 +133,7 @@ def effective_of(cron: Any, override: OverrideColumns) -> Effective:
     return effective(Timing(cron.pattern, cron.timezone, cron.enabled), override)
 
 
-def planned(held: Timing, after: datetime) -> CronPlan:
+def next_plan(held: Timing, after: datetime) -> CronPlan:
     """Return the plan for the first instant after ``after``. If there is no such instant, the plan carries the reason.
 
     Raises only `MisuseError`, if the extra ``cron`` is not installed.
@@ -151,7 +151,7 @@ def from_now(before: CronPlan, held: Timing, now: datetime) -> CronPlan:
     """Return the plan that a cron should have: the one before if it still matches, else a new one from now."""
     if not held.enabled:
         return OFF
-    return before if matches(before, held, now) else planned(held, now)
+    return before if matches(before, held, now) else next_plan(held, now)
 
 
 def matches(plan: CronPlan, held: Timing, now: datetime) -> bool:
@@ -167,14 +167,14 @@ def matches(plan: CronPlan, held: Timing, now: datetime) -> bool:
         return True
     if planned_with != held.plan:
         return is_due_under_both(instant, planned_with, held, now)
-    return bool(instant <= now) or planned(held, instant - _TICK).next_run_at == instant
+    return bool(instant <= now) or next_plan(held, instant - _TICK).next_run_at == instant
 
 
 def is_due_under_both(instant: datetime, planned_with: str, held: Timing, now: datetime) -> bool:
     """Return whether a due instant of another pattern is also an instant of the effective pattern."""
     if instant > now or planned_with in ("", UNPLANNED):
         return False
-    return planned(held, instant - _TICK).next_run_at == instant
+    return next_plan(held, instant - _TICK).next_run_at == instant
 
 
 def store(unit: Unit, cron: Cron, plan: CronPlan) -> bool:
@@ -226,7 +226,7 @@ def _changed_plan(stored: Cron, held: Effective, now: datetime) -> CronPlan:
 
 def _impossible(held: Timing, problem: str) -> CronPlan:
     error = {"type": NOT_PLANNED, "message": problem}
-    return CronPlan(None, held.plan, codec.encode("error", error, max_bytes=_MOST.error_json))
+    return CronPlan(None, held.plan, codec.encode("error", error, max_bytes=_LIMITS.error_json))
 
 
 def track(unit: Unit, values: TrackedRun, expected: datetime | None) -> Cron:
@@ -248,22 +248,22 @@ def track(unit: Unit, values: TrackedRun, expected: datetime | None) -> Cron:
 
 def replan(unit: Unit, stored: StoredCron | None, now: datetime) -> bool:
     """Store the plan that the locked cron should have. Return whether its plan was another one."""
-    return stored is not None and store(unit, stored.cron, _fitting(stored.cron, now))
+    return stored is not None and store(unit, stored.cron, _fitting_plan(stored.cron, now))
 
 
-def _fitting(cron: CronSummary, now: datetime) -> CronPlan:
+def _fitting_plan(cron: CronSummary, now: datetime) -> CronPlan:
     """Return the plan that a cron should have."""
     held = Timing(cron.effective_pattern, cron.effective_timezone, cron.effective_enabled)
     return from_now(CronPlan(cron.next_run_at, cron.planned_with), held, now)
 
 
-def mismatched(reading: Callable[[Callable[[Unit], Any]], Any], now: datetime) -> Iterator[str]:
+def mismatched_names(reading: Callable[[Callable[[Unit], Any]], Any], now: datetime) -> Iterator[str]:
     """Yield the sorted names of crons whose plan no longer matches. Reads crons in batches."""
     after = ""
     while True:
-        found, in_all = reading(lambda unit, after=after: unit.sound(sql.IN_PLACE, {"after": after}))  # type: ignore[misc]
+        found, in_all = reading(lambda unit, after=after: unit.readable_rows(sql.IN_PLACE, {"after": after}))  # type: ignore[misc]
         for stored in found:
-            plan = _fitting(stored, now)
+            plan = _fitting_plan(stored, now)
             if (plan.next_run_at, plan.planned_with) != (stored.next_run_at, stored.planned_with) or plan.error:
                 yield stored.name
         if in_all < sql.BATCH or not found:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.records import needed_columns
-from lastlight_state.db.rows.statements import Family, bind, constant, every_column_of, number, prepared
+from lastlight_state.db.rows.statements import Family, bind, constant, every_column_of, number, statement_of
 from lastlight_state.db.schema.columns import Flag
 from lastlight_state.schedules.effective import OverrideColumns
 from lastlight_state.schedules.models import (
@@ -52,13 +52,13 @@ DEFINITION = (
 )
 
 
-def _bound(*names: str) -> dict[str, sa.BindParameter[Any]]:
+def _bind_columns(*names: str) -> dict[str, sa.BindParameter[Any]]:
     return {name: bind(name, SCHEDULES.c[name]) for name in names}
 
 
 #: The columns that storing a plan sets, by the parameters of `schedules.crons.plans.stored_as`.
 PLANNED: dict[str, Any] = {
-    **_bound("next_run_at", "planned_with"),
+    **_bind_columns("next_run_at", "planned_with"),
     "error_json": sa.case(
         (sa.bindparam("sets_error", type_=Flag) == sa.true(), bind("error", SCHEDULES.c.error_json)),
         else_=SCHEDULES.c.error_json,
@@ -67,52 +67,58 @@ PLANNED: dict[str, Any] = {
 
 _at = bind("at", SCHEDULES.c.updated_at)
 
-INSERT = prepared(
+INSERT = statement_of(
     sa.insert(SCHEDULES)
     .values(
         name=bind("name", SCHEDULES.c.name),
         created_at=_at,
         updated_at=_at,
         error_json=bind("error", SCHEDULES.c.error_json),
-        **_bound(*DEFINITION, "next_run_at", "planned_with"),
+        **_bind_columns(*DEFINITION, "next_run_at", "planned_with"),
     )
     .returning(*SCHEDULE_COLUMNS)
 )
-DEFINE = prepared(
+DEFINE = statement_of(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)
-    .values(updated_at=_at, retired_at=None, **_bound(*DEFINITION), **PLANNED)
+    .values(updated_at=_at, retired_at=None, **_bind_columns(*DEFINITION), **PLANNED)
     .returning(*SCHEDULE_COLUMNS)
 )
-PLAN = prepared(sa.update(SCHEDULES).where(THIS_SCHEDULE).values(**PLANNED))
-RETIRE = prepared(
+PLAN = statement_of(sa.update(SCHEDULES).where(THIS_SCHEDULE).values(**PLANNED))
+RETIRE = statement_of(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE, SCHEDULES.c.retired_at.is_(None))
     .values(updated_at=_at, retired_at=_at, next_run_at=None, planned_with=None)
 )
-TRACK = prepared(
+TRACK = statement_of(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)
-    .values(planned_with=None, error_json=bind("error", SCHEDULES.c.error_json), **_bound("last_run_at", "next_run_at"))
+    .values(
+        planned_with=None,
+        error_json=bind("error", SCHEDULES.c.error_json),
+        **_bind_columns("last_run_at", "next_run_at"),
+    )
     .returning(*SCHEDULE_COLUMNS)
 )
-OVERRIDE = prepared(sa.select(*OVERRIDDEN).where(OVERRIDES.c.name == bind("name", OVERRIDES.c.name)), OverrideColumns)
+OVERRIDE = statement_of(
+    sa.select(*OVERRIDDEN).where(OVERRIDES.c.name == bind("name", OVERRIDES.c.name)), OverrideColumns
+)
 
 _crons = sa.select(*CRON_COLUMNS).select_from(WITH_OVERRIDE)
-CONFIGURED = prepared(_crons.where(SCHEDULES.c.origin == constant("config")), Cron)
+CONFIGURED = statement_of(_crons.where(SCHEDULES.c.origin == constant("config")), Cron)
 
 
-def _named(names: Sequence[sa.BindParameter[Any]]) -> Any:
+def _select_named(names: Sequence[sa.BindParameter[Any]]) -> Any:
     return _crons.where(SCHEDULES.c.name.in_(names))
 
 
-NAMED = Family("name", _named, Cron)
+NAMED = Family("name", _select_named, Cron)
 #: The most names of one statement of `NAMED`.
 NAMES = 500
 
 #: How many crons one statement of `IN_PLACE` reads.
 BATCH = 200
-IN_PLACE = prepared(
+IN_PLACE = statement_of(
     sa.select(*SUMMARY)
     .select_from(WITH_OVERRIDE)
     .where(SCHEDULES.c.name > bind("after", SCHEDULES.c.name), SCHEDULES.c.retired_at.is_(None))

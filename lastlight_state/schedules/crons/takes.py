@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import bind, columns_of, constant, number, prepared
+from lastlight_state.db.rows.statements import bind, columns_of, constant, number, statement_of
 from lastlight_state.db.schema import columns
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
@@ -63,14 +63,14 @@ class DueCron(Record):
 
     @classmethod
     def of(cls, values: Any) -> Self:
-        values["override"] = OverrideColumns.taken(values)
+        values["override"] = OverrideColumns.pop_from(values)
         return super().of(values)
 
 
 _rows = sa.select(*columns_of(DueCron, SCHEDULES), *OVERRIDDEN).select_from(WITH_OVERRIDE)
 
 
-def _due(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+def _select_due(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
     behind = sa.tuple_(SCHEDULES.c.next_run_at, SCHEDULES.c.name) > sa.tuple_(
         sa.bindparam("after", type_=columns.KeyTimestamp), bind("after_name", SCHEDULES.c.name)
     )
@@ -87,10 +87,12 @@ def _due(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
 
 
 #: Due crons, the earliest first, behind the place that the last portion reached.
-DUE = Filtered(_due, None, DueCron, **CHOSEN)
+DUE = Filtered(_select_due, None, DueCron, **CHOSEN)
 #: Locks the row, to compare it with the one that was read. A row that another transaction holds is skipped, because it
 #: is being taken or changed at this moment; so schedulers do not wait for one another.
-LOCK_DUE = prepared(_rows.where(THIS_SCHEDULE).with_for_update(of=SCHEDULES, key_share=True, skip_locked=True), DueCron)
+LOCK_DUE = statement_of(
+    _rows.where(THIS_SCHEDULE).with_for_update(of=SCHEDULES, key_share=True, skip_locked=True), DueCron
+)
 
 _decided = sa.select(
     sa.case(
@@ -132,7 +134,7 @@ _values = {
 }
 #: Stores the fire of an instant, or nothing if the instant has a fire. If an earlier fire of the cron is still running
 #: and its fires must not overlap, the fire is stored as ``skipped`` instead of ``running``.
-FIRE = prepared(
+FIRE = statement_of(
     insert(FIRES)
     .from_select(
         list(_values),
@@ -144,7 +146,7 @@ FIRE = prepared(
 )
 
 #: Stores the last fire and the next instant in the schedule's row.
-FIRED = prepared(
+FIRED = statement_of(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)
     .values(
@@ -182,7 +184,7 @@ def decide(cron: DueCron, now: datetime, backfill_window: timedelta) -> Decision
     if cron.retired_at is not None or not held.enabled:
         return Decision(None, plans.OFF)
     if cron.planned_with is not None and cron.planned_with != held.plan:
-        plan = plans.planned(held, now)
+        plan = plans.next_plan(held, now)
         if plans.is_due_under_both(cron.next_run_at, cron.planned_with, held, now):
             is_late = cron.catch_up == "none" and not _on_time(now - cron.next_run_at, cron)
             return Decision("missed", plan, LATE) if is_late else Decision("running", plan)
@@ -191,11 +193,11 @@ def decide(cron: DueCron, now: datetime, backfill_window: timedelta) -> Decision
     instant = cron.next_run_at
     if cron.catch_up == "all":
         if now - instant <= backfill_window:
-            return Decision("running", plans.planned(held, instant))
-        return Decision("missed", plans.planned(held, now - backfill_window - _TICK), TOO_OLD)
+            return Decision("running", plans.next_plan(held, instant))
+        return Decision("missed", plans.next_plan(held, now - backfill_window - _TICK), TOO_OLD)
     if cron.catch_up == "none" and not _on_time(now - instant, cron):
-        return Decision("missed", plans.planned(held, now), LATE)
-    return Decision("running", plans.planned(held, now))
+        return Decision("missed", plans.next_plan(held, now), LATE)
+    return Decision("running", plans.next_plan(held, now))
 
 
 def _on_time(late: timedelta, cron: DueCron) -> bool:
@@ -243,18 +245,18 @@ class DueTaker:
     backfill_window: timedelta
     chosen: Mapping[str, list[str] | None] = field(default_factory=dict)
 
-    def taken(self, reading: Run[Any], writing: Run[Any], limit: int) -> tuple[FireClaim, ...]:
+    def take_claims(self, reading: Run[Any], writing: Run[Any], limit: int) -> tuple[FireClaim, ...]:
         """Return at most ``limit`` claims, the earliest instant first. While nothing is due this only reads."""
-        return checks.claimed(self._due(reading, limit), lambda cron: self._take(writing, cron), limit)
+        return checks.claim_rows(self._due_crons(reading, limit), lambda cron: self._take(writing, cron), limit)
 
-    def _due(self, reading: Run[Any], limit: int) -> Iterator[DueCron | CorruptData]:
+    def _due_crons(self, reading: Run[Any], limit: int) -> Iterator[DueCron | CorruptData]:
         """Return due crons, each once. They are read in portions, so that none that gives no claim hides another."""
         last, seen = _BEGIN, set[str]()
         statement, given = DUE.of(self.chosen)
         while True:
             asked = {**given, "now": self.now, "after": last[0], "after_name": last[1], "limit": limit}
             found: list[DueCron | CorruptData]
-            found = reading(lambda unit, asked=asked: unit.readable(statement, asked).rows)  # type: ignore[misc]
+            found = reading(lambda unit, asked=asked: unit.rows_or_errors(statement, asked).rows)  # type: ignore[misc]
             sound = [row for row in found if not isinstance(row, CorruptData)]
             yield from (row for row in found if isinstance(row, CorruptData))
             yield from (row for row in sound if row.name not in seen)
@@ -273,14 +275,14 @@ class DueTaker:
         decided again.
         """
         decision = decide(cron, self.now, self.backfill_window)
-        claim: FireClaim | None = self._settled(writing, cron, decision)
+        claim: FireClaim | None = self._settle_cron(writing, cron, decision)
         plan = decision.plan
         if decision.status == "missed" and plan.next_run_at is not None and plan.next_run_at <= self.now:
             further = cron.model_copy(update={"next_run_at": plan.next_run_at, "planned_with": plan.planned_with})
-            return self._settled(writing, further, decide(further, self.now, self.backfill_window))
+            return self._settle_cron(writing, further, decide(further, self.now, self.backfill_window))
         return claim
 
-    def _settled(self, writing: Run[Any], cron: DueCron, decision: Decision) -> FireClaim | None:
+    def _settle_cron(self, writing: Run[Any], cron: DueCron, decision: Decision) -> FireClaim | None:
         plan = decision.plan
         values: Settlement = {
             "name": cron.name,

@@ -61,7 +61,7 @@ class RunningFire(Held[FireClaim]):
 
 
 @block
-def running(
+def fire_block(
     claim: FireClaim,
     lease: timedelta,
     heartbeat: Callable[[FireClaim], FireClaim],
@@ -132,8 +132,8 @@ class Fires(Repository):
         extended, too, unless another owner has taken over the fire. Raises `ClaimLost` after a takeover, `LostRace` for
         a finished fire, `NotFound`.
         """
-        held, length = transitions.held(claim), claim.lease if lease is None else lease
-        (until,) = self._held(sql.HEARTBEAT, held, transitions.until(self._now(), length))
+        held, length = transitions.claim_parameters(claim), claim.lease if lease is None else lease
+        (until,) = self._write_held(sql.HEARTBEAT, held, transitions.until(self._now(), length))
         return claim.model_copy(update={"lease_expires_at": until, "lease": length})
 
     def finish(self, claim: FireClaim, outcome: FireOutcome) -> Fire:
@@ -143,7 +143,7 @@ class Fires(Repository):
         ``found``. Raises `ClaimLost` after a takeover, `NotFound`, `PayloadTooLarge` for an error of more than 16 KiB
         as JSON.
         """
-        held, ended, now = transitions.held(claim), transitions.outcome(outcome), self._now()
+        held, ended, now = transitions.claim_parameters(claim), transitions.outcome(outcome), self._now()
         return self._writing(lambda unit: transitions.finish(unit, held, ended, now), repeatable=True)
 
     def release(self, claim: FireClaim) -> None:
@@ -151,7 +151,7 @@ class Fires(Repository):
 
         Raises as `heartbeat` does.
         """
-        self._held(sql.RELEASE, transitions.held(claim), transitions.over(self._now()))
+        self._write_held(sql.RELEASE, transitions.claim_parameters(claim), transitions.over(self._now()))
 
     def take_stale(
         self,
@@ -170,16 +170,16 @@ class Fires(Repository):
         closed as ``abandoned`` instead; with 1, a fire that was begun is never run again.
         """
         now = self._now()
-        chosen = shared.chosen(names, targets)
+        chosen = shared.cron_filters(names, targets)
         taker = StaleTaker(
             shared.owner(owner), now, transitions.until(now, lease), transitions.attempts(max_attempts), chosen
         )
         most = shared.claims(limit)
-        return () if [] in chosen.values() else taker.taken(self._reading, self._once, self._writing, most)
+        return () if [] in chosen.values() else taker.take_claims(self._reading, self._once, self._writing, most)
 
     def get(self, fire_id: str) -> Fire:
         """Return the whole fire. Raises `NotFound`."""
-        return self._one(sql.GET, {"fire_id": fire_id}, kind=models.FIRE, key=fire_id)
+        return self._get_row(sql.GET, {"fire_id": fire_id}, kind=models.FIRE, key=fire_id)
 
     def find(self, fire_id: str) -> Fire | None:
         """Return the whole fire, or None."""
@@ -233,7 +233,7 @@ class Fires(Repository):
             values["cron_name"] = valid.identifier("cron_name", cron_name)
         statement = sql.BY_DAY if cron_name is None else sql.BY_DAY_OF_CRON
         counted: dict[str, dict[str, int]] = {}
-        for day, status, fires in self._reading(lambda unit: unit.sound(statement, values)[0]):
+        for day, status, fires in self._reading(lambda unit: unit.readable_rows(statement, values)[0]):
             counted.setdefault(day, {})[status] = fires
         return tuple(FireDay(start=start, counts=counted.get(f"{start:%Y-%m-%d}", {})) for start in starts)
 
@@ -248,11 +248,11 @@ class Fires(Repository):
         """
         if isinstance(self._scope, TransactionScope):
             raise MisuseError("a fire runs longer than a transaction should: call running() on the store")
-        transitions.held(claim)
+        transitions.claim_parameters(claim)
         length = claim.lease if lease is None else lease
-        return running(claim, shared.lease(length), partial(self.heartbeat, lease=length), self.finish)
+        return fire_block(claim, shared.lease(length), partial(self.heartbeat, lease=length), self.finish)
 
-    def _held(self, statement: Statement[RowT], held: transitions.ClaimParameters, until: datetime) -> RowT:
+    def _write_held(self, statement: Statement[RowT], held: transitions.ClaimParameters, until: datetime) -> RowT:
         """Return the row that a write to a held fire returned.
 
         If the claim no longer holds, raise an error with the reason.

@@ -40,10 +40,10 @@ def health(unit: Unit, names: Sequence[str]) -> dict[str, CronHealth]:
     fires: dict[str, list[FireSummary]] = {name: [] for name in names}
     for fire in unit.rows(statement, values):
         fires[fire.cron_name].append(fire)
-    return {name: judged(name, found) for name, found in fires.items()}
+    return {name: cron_health(name, found) for name, found in fires.items()}
 
 
-def judged(name: str, fires: Sequence[FireSummary]) -> CronHealth:
+def cron_health(name: str, fires: Sequence[FireSummary]) -> CronHealth:
     """Return one cron's health, derived from its newest fire, its last finished fires and a running fire."""
     newest_first = sorted(fires, key=lambda fire: (fire.started_at, fire.id), reverse=True)
     finished = [fire for fire in newest_first if fire.status in FINISHED][:STREAK]
@@ -64,7 +64,7 @@ def _statement(binds: Binds, *, judging: bool) -> sa.Select[Any]:
     names = _names(binds)
     parts = [_newest(names, number(1))]
     if judging:
-        parts += [_finished(names), _running(names)]
+        parts += [_finished_fires(names), _running_fire(names)]
     found = sa.union_all(*(sa.select(part.c.id).correlate(names) for part in parts))
     return sa.select(*SUMMARY).select_from(names.join(FIRES, AmongFew(FIRES.c.id, found)))
 
@@ -92,7 +92,7 @@ def _newest(names: sa.CTE, limit: sa.ColumnElement[Any]) -> sa.Subquery:
     )
 
 
-def _finished(names: sa.CTE) -> sa.Subquery:
+def _finished_fires(names: sa.CTE) -> sa.Subquery:
     """Return a subquery for the last finished fires of each name.
 
     The LIMIT of the walk is a subquery. With a literal, Postgres would plan for the average cron, and sort all fires of
@@ -103,7 +103,7 @@ def _finished(names: sa.CTE) -> sa.Subquery:
     return chosen.correlate(names).subquery()
 
 
-def _running(names: sa.CTE) -> sa.Subquery:
+def _running_fire(names: sa.CTE) -> sa.Subquery:
     fires = FIRES.alias()
     return (
         sa.select(fires.c.id)

@@ -17,7 +17,7 @@ from lastlight_state.backends.sql.expressions import utc_bucket
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.records import needed_columns
-from lastlight_state.db.rows.statements import AnyOf, Statement, bind, constant, every_column_of, number, prepared
+from lastlight_state.db.rows.statements import AnyOf, Statement, bind, constant, every_column_of, number, statement_of
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.ids import new_id
@@ -80,7 +80,7 @@ _new = (
     .where(_one.c.one == number(1))  # without a WHERE, SQLite reads ON CONFLICT as the ON of the join
 )
 #: Inserts nothing if the cron has a fire at that instant.
-INSERT = prepared(
+INSERT = statement_of(
     insert(FIRES)
     .from_select([*_GIVEN, *_COPIED], _new, include_defaults=False)
     .on_conflict_do_nothing(**INSTANT)
@@ -89,7 +89,7 @@ INSERT = prepared(
 )
 
 #: Locks the schedule's row and stores the fire as its last one, before the fire is inserted.
-TOUCH_SCHEDULE = prepared(
+TOUCH_SCHEDULE = statement_of(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)
     .values(last_run_at=bind("now", SCHEDULES.c.last_run_at), last_fire_id=bind("fire_id", SCHEDULES.c.last_fire_id))
@@ -98,14 +98,14 @@ TOUCH_SCHEDULE = prepared(
 
 _of_cron = _c.cron_name == bind("cron_name", _c.cron_name)
 #: A fire that runs on a lease that has not expired. To be read after the schedule's row was locked.
-LIVE: Statement[tuple[str, str | None, datetime | None]] = prepared(
+LIVE: Statement[tuple[str, str | None, datetime | None]] = statement_of(
     through(sa.select(_c.id, _c.owner, LEASE_END), FIRES, "ix_cron_fires_running")
     .where(IS_RUNNING, _c.lease_until >= bind("now", _c.lease_until), _of_cron)
     .order_by(_c.lease_until.desc())
     .limit(number(1)),
     tuple,
 )
-AT_INSTANT: Statement[tuple[str, str, str | None]] = prepared(
+AT_INSTANT: Statement[tuple[str, str, str | None]] = statement_of(
     sa.select(_c.id, _c.status, _c.owner).where(
         _of_cron, _c.scheduled_for == bind("scheduled_for", _c.scheduled_for), _c.scheduled_for.is_not(None)
     ),
@@ -155,9 +155,9 @@ _held = (_this_fire, _c.epoch == bind("epoch", _c.epoch), IS_RUNNING)
 _now = bind("now", _c.lease_until)
 _is_stale = _c.lease_until < _now
 
-GET = prepared(sa.select(*COLUMNS).where(_this_fire), Fire)
+GET = statement_of(sa.select(*COLUMNS).where(_this_fire), Fire)
 #: The status, owner and epoch of a fire.
-STATE: Statement[tuple[str, str, str | None, int]] = prepared(
+STATE: Statement[tuple[str, str, str | None, int]] = statement_of(
     sa.select(_c.id, _c.status, _c.owner, _c.epoch).where(_this_fire), tuple
 )
 
@@ -165,14 +165,14 @@ _error = bind("schedule_error", SCHEDULES.c.error_json)
 _cannot_be_planned = SCHEDULES.c.next_run_at.is_(None) & SCHEDULES.c.planned_with.is_not(None)
 #: Stores a fire's error in the schedule, unless the cron has fired again since. A fire without an error does not clear
 #: a "not planned" error.
-TELL_SCHEDULE = prepared(
+TELL_SCHEDULE = statement_of(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE, SCHEDULES.c.last_fire_id == bind("fire_id", SCHEDULES.c.last_fire_id))
     .values(error_json=sa.case((_cannot_be_planned & _error.is_(None), SCHEDULES.c.error_json), else_=_error))
 )
 
 
-def _changing(*conditions: sa.ColumnElement[bool], returning: Any, **sets: Any) -> sa.Executable:
+def _fire_update(*conditions: sa.ColumnElement[bool], returning: Any, **sets: Any) -> sa.Executable:
     return sa.update(FIRES).where(*conditions).values(**sets).returning(*returning)
 
 
@@ -180,12 +180,12 @@ _until = bind("lease_expires_at", _c.lease_until)
 _error_of_fire = bind("error", _c.error_json)
 _end = {"lease_until": None, "finished_at": bind("at", _c.finished_at)}
 
-HEARTBEAT: Statement[tuple[datetime]] = prepared(
-    _changing(*_held, returning=(LEASE_END,), lease_until=later_of(_c.lease_until, _until)), tuple
+HEARTBEAT: Statement[tuple[datetime]] = statement_of(
+    _fire_update(*_held, returning=(LEASE_END,), lease_until=later_of(_c.lease_until, _until)), tuple
 )
-RELEASE = prepared(_changing(*_held, returning=(_c.id,), lease_until=_until))
-FINISH = prepared(
-    _changing(
+RELEASE = statement_of(_fire_update(*_held, returning=(_c.id,), lease_until=_until))
+FINISH = statement_of(
+    _fire_update(
         *_held,
         returning=COLUMNS,
         **{name: bind(name, _c[name]) for name in OUTCOME if name != "error"},
@@ -203,8 +203,8 @@ def _stale(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
 
 
 STALE = Filtered(_stale, None, StaleFire, cron_name=_c.cron_name.in_, target=_c.target.in_)
-TAKE = prepared(
-    _changing(
+TAKE = statement_of(
+    _fire_update(
         *_held,
         _is_stale,
         returning=CLAIM,
@@ -216,8 +216,8 @@ TAKE = prepared(
     FireClaim,
 )
 #: The epoch grows, so that the last owner, if it comes back, is told that its claim is lost.
-ABANDON = prepared(
-    _changing(
+ABANDON = statement_of(
+    _fire_update(
         *_held,
         _is_stale,
         returning=(_c.id,),
@@ -263,13 +263,13 @@ def listing_of(given: Mapping[str, Any]) -> Listing[FireSummary]:
     return LIST if given["cron_name"] is None else OF_CRON
 
 
-def _counted(index: str, *chosen: sa.ColumnElement[bool]) -> Statement[tuple[str, str, int]]:
+def _daily_counts(index: str, *chosen: sa.ColumnElement[bool]) -> Statement[tuple[str, str, int]]:
     day = utc_bucket(_c.started_at, number(10))
     window = _c.started_at >= bind("since", _c.started_at), _c.started_at < bind("until", _c.started_at)
     counted = sa.select(day.label("day"), _c.status, sa.func.count().label("fires")).where(*window, *chosen)
-    return prepared(through(counted, FIRES, index).group_by(day, _c.status), tuple)
+    return statement_of(through(counted, FIRES, index).group_by(day, _c.status), tuple)
 
 
 #: Counts of fires by day and status, of all crons and of one. A window has two ends, as in `usage`.
-BY_DAY = _counted("ix_cron_fires_newest")
-BY_DAY_OF_CRON = _counted("ix_cron_fires_cron", _c.cron_name == bind("cron_name", _c.cron_name))
+BY_DAY = _daily_counts("ix_cron_fires_newest")
+BY_DAY_OF_CRON = _daily_counts("ix_cron_fires_cron", _c.cron_name == bind("cron_name", _c.cron_name))

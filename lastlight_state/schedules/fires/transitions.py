@@ -28,7 +28,7 @@ from lastlight_state.schedules.records import Fire
 
 # Checks of arguments about fires. Each returns values as statements name them.
 
-_MOST = limits_of(FIRES)
+_LIMITS = limits_of(FIRES)
 
 #: The most names of crons that one call takes.
 MOST_NAMES = 500
@@ -69,22 +69,22 @@ def create(
         now=now,
         lease=shared.lease(lease),
         scheduled_for=None if scheduled_for is None else aware_utc("scheduled_for", scheduled_for),
-        actor=valid.optional("actor", actor, _MOST.actor),
+        actor=valid.optional("actor", actor, _LIMITS.actor),
     )
 
 
-def held(claim: Any) -> ClaimParameters:
+def claim_parameters(claim: Any) -> ClaimParameters:
     """Check a claim. Return its fire id and epoch."""
-    valid.group("claim", claim, FireClaim)
+    valid.argument_group("claim", claim, FireClaim)
     return {
-        "fire_id": valid.sought("claim.fire_id", claim.fire_id),
+        "fire_id": valid.lookup_text("claim.fire_id", claim.fire_id),
         "epoch": valid.number("claim.epoch", claim.epoch),
     }
 
 
 def outcome(given: Any) -> Outcome:
     """Check an outcome. Return its columns, with the error as JSON text."""
-    valid.group("outcome", given, FireOutcome)
+    valid.argument_group("outcome", given, FireOutcome)
     status = valid.word("outcome.status", given.status, models.FIRE_RESULTS)
     if status == "failed" and given.error is None:
         raise InvalidValue("outcome.error", "must be given for a failed fire")
@@ -95,7 +95,7 @@ def outcome(given: Any) -> Outcome:
         "discovered": _count("discovered", given.discovered),
         "dispatched": _count("dispatched", given.dispatched),
         "failures": _count("failures", given.failures),
-        "note": valid.optional_content("outcome.note", given.note, _MOST.note),
+        "note": valid.optional_content("outcome.note", given.note, _LIMITS.note),
         "error": shared.error("outcome.error", given.error),
     }
 
@@ -183,7 +183,7 @@ def finish(unit: Unit, held: ClaimParameters, outcome: Outcome, at: datetime) ->
     stored = get(unit, held["fire_id"])
     if stored.epoch == held["epoch"] and _is_same(stored, outcome):
         return stored
-    raise _refused(held, stored.status, stored.epoch, stored.owner)
+    raise _claim_conflict(held, stored.status, stored.epoch, stored.owner)
 
 
 def tell_schedule(unit: Unit, cron_name: str, fire_id: str, error: str | None) -> None:
@@ -205,10 +205,10 @@ def refusal(unit: Unit, held: ClaimParameters) -> Conflict:
     if found is None:
         raise valid.not_found(FIRE, held["fire_id"])
     _, status, owner, epoch = found
-    return _refused(held, status, epoch, owner)
+    return _claim_conflict(held, status, epoch, owner)
 
 
-def _refused(held: ClaimParameters, status: str, epoch: int, owner: str | None) -> Conflict:
+def _claim_conflict(held: ClaimParameters, status: str, epoch: int, owner: str | None) -> Conflict:
     fire_id, presented = held["fire_id"], held["epoch"]
     if epoch == presented:
         return LostRace(f"fire {fire_id!r} has ended: {status}", fire_id=fire_id, found=status)
@@ -253,12 +253,14 @@ class StaleTaker:
     max_attempts: int
     chosen: Mapping[str, list[str] | None]
 
-    def taken(self, reading: Run, once: Run, writing: Run, limit: int) -> tuple[FireClaim, ...]:
+    def take_claims(self, reading: Run, once: Run, writing: Run, limit: int) -> tuple[FireClaim, ...]:
         """Return at most ``limit`` claims, the earliest expired lease first. Only reads while nothing is stale.
 
         Abandoned fires do not count towards the limit.
         """
-        return checks.claimed(self._stale(reading, limit), lambda row: self._settled(row, once, writing), limit)
+        return checks.claim_rows(
+            self._stale(reading, limit), lambda row: self._take_or_abandon(row, once, writing), limit
+        )
 
     def _stale(self, reading: Run, limit: int) -> Iterator[StaleFire | CorruptData]:
         """Yield stale fires, each once. They are read in batches, so that abandoned fires do not hide later ones."""
@@ -267,7 +269,7 @@ class StaleTaker:
         while True:
             asked = {**given, "now": self.now, "limit": limit}
             found: list[StaleFire | CorruptData]
-            found = reading(lambda unit, asked=asked: unit.readable(statement, asked).rows)  # type: ignore[misc]
+            found = reading(lambda unit, asked=asked: unit.rows_or_errors(statement, asked).rows)  # type: ignore[misc]
             damaged = [row for row in found if isinstance(row, CorruptData) and str(row) not in told]
             unseen = [row for row in found if not isinstance(row, CorruptData) and row.id not in seen]
             yield from damaged
@@ -278,7 +280,7 @@ class StaleTaker:
                 return
             limit += len(damaged)  # damaged rows stay stale: read more rows to get past them
 
-    def _settled(self, row: StaleFire, once: Run, writing: Run) -> FireClaim | None:
+    def _take_or_abandon(self, row: StaleFire, once: Run, writing: Run) -> FireClaim | None:
         if row.attempts >= self.max_attempts:
             writing(lambda unit: self._abandon(unit, row))
             return None
@@ -306,4 +308,4 @@ def _given_up(row: StaleFire) -> str:
         "message": f"{owners} let the lease run out, the last was {row.owner!r}",
         "detail": {"owner": row.owner, "attempts": row.attempts},
     }
-    return codec.encode("error", error, max_bytes=_MOST.error_json)
+    return codec.encode("error", error, max_bytes=_LIMITS.error_json)

@@ -18,7 +18,7 @@ from lastlight_state.journal import (
     TaskAttempt,
     ToolOutcome,
 )
-from lastlight_state.testing.contracts.steps import fresh, started
+from lastlight_state.testing.contracts.steps import fresh, start_run
 
 _AT = datetime(2026, 2, 3, 12, 34, 56, 789_000, UTC)
 
@@ -31,7 +31,7 @@ class JournalContract:
     """Tests of ``store.journal``."""
 
     def test_events_are_numbered_from_0_and_found_by_every_filter(self, store: StateStore) -> None:
-        run, events = started(store).id, store.journal.events
+        run, events = start_run(store).id, store.journal.events
         assert events.append(run, "a", {"nodeId": "n", "text": "✓"}).seq == 0
         batch = [NewEvent("b", {"n": i}) for i in range(3)]
         assert [stored.seq for stored in events.append_many(run, batch)] == [1, 2, 3]
@@ -43,7 +43,7 @@ class JournalContract:
             events.append(fresh("nobody"), "a")
 
     def test_an_event_with_a_key_or_a_time_of_its_own_is_stored_once(self, store: StateStore) -> None:
-        run, events = started(store).id, store.journal.events
+        run, events = start_run(store).id, store.journal.events
         told = [events.append(run, "a", {"n": n}, event_id="k") for n in (1, 1.0)]
         told += [events.append(run, "b", {"n": 1}, at=_AT) for _ in range(2)]
         assert [(one.seq, one.created) for one in told] == [(0, True), (0, False), (1, True), (1, False)]
@@ -52,18 +52,18 @@ class JournalContract:
             events.append(run, "a", {"n": True}, event_id="k")
 
     def test_a_rollback_gives_the_number_back(self, store: StateStore) -> None:
-        run = started(store).id
+        run = start_run(store).id
         with pytest.raises(_Undone), store.transaction() as tx:
             _append_and_fail(tx, run)
         assert store.journal.events.append(run, "b").seq == 0
 
     def test_followers_get_stored_events_in_order(self, store: StateStore) -> None:
-        run, events = started(store).id, store.journal.events
+        run, events = start_run(store).id, store.journal.events
         events.append_many(run, [NewEvent("a"), NewEvent("b"), NewEvent("stop"), NewEvent("c")])
         assert [event.type for event in events.follow(run, after_seq=0, stop_types=["stop"])] == ["b", "stop"]
 
     def test_a_signal_is_taken_once_and_the_oldest_first(self, store: StateStore) -> None:
-        run, signals = started(store).id, store.journal.signals
+        run, signals = start_run(store).id, store.journal.signals
         for n in range(2):
             signals.send(run, " merged ", {"n": n}, correlation_id="pr-7")
         first, again, second, none = (
@@ -76,7 +76,7 @@ class JournalContract:
         assert signals.count(run, where=SignalFilter(correlation_id="pr-7")) == 2
 
     def test_frames_are_read_as_they_were_stored(self, store: StateStore) -> None:
-        run, frames = started(store).id, store.journal.frames
+        run, frames = start_run(store).id, store.journal.frames
         trees = [_tree(step) for step in range(4)]
         assert [frames.append(run, tree).frame_no for tree in trees] == [0, 1, 2, 3]
         assert [frame.tree["children"][0] for frame in frames.replay(run)] == [tree["children"][0] for tree in trees]
@@ -86,7 +86,7 @@ class JournalContract:
             frames.append(run, trees[0], frame_no=1)
 
     def test_a_tool_call_ends_once_with_its_latency(self, store: StateStore) -> None:
-        run, calls = started(store).id, store.journal.tool_calls
+        run, calls = start_run(store).id, store.journal.tool_calls
         task = TaskAttempt("plan", 1, 2)
         call = calls.create(run, "grep", task=task, call_id="c", input={"pattern": "x"}, at=_AT)
         outcome = ToolOutcome("succeeded", output=["✓"], at=_AT + timedelta(milliseconds=250))
@@ -97,7 +97,7 @@ class JournalContract:
             calls.finish(run, call.seq, ToolOutcome("failed", error="no"))
 
     def test_a_sandbox_changes_field_by_field_until_it_has_ended(self, store: StateStore) -> None:
-        run, sandboxes = started(store).id, store.journal.sandboxes
+        run, sandboxes = start_run(store).id, store.journal.sandboxes
         sandboxes.put(run, "box", SandboxChanges(runtime="docker", config={"net": False}))
         done = sandboxes.put(run, "box", SandboxChanges(status="completed"))
         assert (done.runtime, done.config, done.completed_at) == ("docker", {"net": False}, done.updated_at)
@@ -106,7 +106,7 @@ class JournalContract:
         assert [box.sandbox_id for box in sandboxes.list(run_id=run)] == ["box"]
 
     def test_a_rerun_of_a_scorer_supersedes_its_score(self, store: StateStore) -> None:
-        run, scores = started(store).id, store.journal.scores
+        run, scores = start_run(store).id, store.journal.scores
         of_run = ScoreFilter(run_ids=[run])
         told = [scores.record(_score(run, value)) for value in (0.25, 0.75, 0.75)]
         assert told[1] == told[2] != told[0]

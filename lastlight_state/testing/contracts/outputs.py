@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from lastlight_state import AlreadyExists, InvalidValue, NotFound, ReadOnlyTransaction, StaleVersion, StateStore
 from lastlight_state.outputs import CacheKey, OutputTable
-from lastlight_state.testing.contracts.steps import fresh, started
+from lastlight_state.testing.contracts.steps import fresh, start_run
 
 
 class ContractFinding(BaseModel):
@@ -45,7 +45,7 @@ class OutputsContract:
         assert store.outputs.catalog.plan("contractFinding", ContractFinding).sql == ()
 
     def test_the_input_of_a_run_is_stored_once_and_changed_by_saying_so(self, store: StateStore) -> None:
-        run, inputs = started(store).id, store.outputs.inputs
+        run, inputs = start_run(store).id, store.outputs.inputs
         given = inputs.ensure(run, {"issue": 7})
         assert inputs.ensure(run, {"issue": 7.0}) == given
         with pytest.raises(AlreadyExists):
@@ -56,7 +56,7 @@ class OutputsContract:
             inputs.override(run, {"issue": 9}, expected_revision=0, reason="late")
 
     def test_a_row_is_read_as_it_was_written(self, store: StateStore) -> None:
-        run, table = started(store).id, _table(store)
+        run, table = start_run(store).id, _table(store)
         put = store.outputs.results.put(table, run, "review", _FULL, iteration=2)
         read = store.outputs.results.get(table, run, "review", iteration=2)
         assert read == put
@@ -69,7 +69,7 @@ class OutputsContract:
             store.outputs.results.get(table, run, "review", iteration=1)
 
     def test_what_was_produced_is_never_lost(self, store: StateStore) -> None:
-        run, table, results = started(store).id, _table(store), store.outputs.results
+        run, table, results = start_run(store).id, _table(store), store.outputs.results
         for summary in ("first", "second", "second"):
             results.put(table, run, "review", {"summary": summary})
         results.withdraw(table, run, "review", reason="reset")
@@ -78,7 +78,7 @@ class OutputsContract:
         assert results.find(table, run, "review") is None
 
     def test_a_snapshot_holds_the_input_and_every_row(self, store: StateStore) -> None:
-        run, table = started(store).id, _table(store)
+        run, table = start_run(store).id, _table(store)
         with store.transaction() as tx:
             tx.outputs.inputs.ensure(run, {"issue": 7})
             tx.outputs.results.put(table, run, "a", {"summary": "x"})
@@ -98,7 +98,7 @@ class OutputsContract:
         assert cache.clear(workflow_name=key.workflow_name) == 1
 
     def test_a_query_of_a_person_reads_and_never_writes(self, store: StateStore) -> None:
-        run, table = started(store).id, _table(store)
+        run, table = start_run(store).id, _table(store)
         store.outputs.results.put(table, run, "review", {"summary": "x"})
         told = store.outputs.query.rows("SELECT summary FROM contract_finding WHERE run_id = :run", {"run": run})
         assert told.rows == (("x",),)

@@ -38,7 +38,7 @@ class History(Protocol):
 Histories = Callable[[str], History]
 
 
-def said(*texts: str) -> list[dict[str, Any]]:
+def user_messages(*texts: str) -> list[dict[str, Any]]:
     """Return user messages with these texts."""
     return [{"role": "user", "content": text} for text in texts]
 
@@ -50,18 +50,18 @@ class HistoryContract:
         name = fresh("session")
 
         async def story() -> None:
-            await history(name).add_items(said("a", "b"))
-            await history(name).add_items(said("c"))
-            assert await history(name).get_items() == said("a", "b", "c")
+            await history(name).add_items(user_messages("a", "b"))
+            await history(name).add_items(user_messages("c"))
+            assert await history(name).get_items() == user_messages("a", "b", "c")
 
         asyncio.run(story())
 
     def test_a_limit_gives_the_last_in_their_order(self, history: Histories) -> None:
         async def story() -> None:
             session = history(fresh("session"))
-            await session.add_items(said(*"abcd"))
-            assert await session.get_items(limit=2) == said("c", "d")
-            assert await session.get_items(limit=9) == said(*"abcd")
+            await session.add_items(user_messages(*"abcd"))
+            assert await session.get_items(limit=2) == user_messages("c", "d")
+            assert await session.get_items(limit=9) == user_messages(*"abcd")
             assert await session.get_items(limit=0) == []
 
         asyncio.run(story())
@@ -80,41 +80,41 @@ class HistoryContract:
     def test_the_last_is_taken_off_and_given_back(self, history: Histories) -> None:
         async def story() -> None:
             session = history(fresh("session"))
-            await session.add_items(said("a", "b"))
-            assert await session.pop_item() == said("b")[0]
-            await session.add_items(said("c"))
-            assert await session.get_items() == said("a", "c")
-            assert [await session.pop_item() for _ in range(3)] == [*said("c"), *said("a"), None]
+            await session.add_items(user_messages("a", "b"))
+            assert await session.pop_item() == user_messages("b")[0]
+            await session.add_items(user_messages("c"))
+            assert await session.get_items() == user_messages("a", "c")
+            assert [await session.pop_item() for _ in range(3)] == [*user_messages("c"), *user_messages("a"), None]
 
         asyncio.run(story())
 
     def test_a_cleared_session_begins_anew(self, history: Histories) -> None:
         async def story() -> None:
             session = history(fresh("session"))
-            await session.add_items(said("a", "b"))
+            await session.add_items(user_messages("a", "b"))
             await session.clear_session()
             assert await session.get_items() == []
-            await session.add_items(said("c"))
-            assert await session.get_items() == said("c")
+            await session.add_items(user_messages("c"))
+            assert await session.get_items() == user_messages("c")
 
         asyncio.run(story())
 
     def test_sessions_do_not_see_each_other(self, history: Histories) -> None:
         async def story() -> None:
             one, other = history(fresh("session")), history(fresh("session"))
-            await one.add_items(said("a"))
-            await other.add_items(said("b"))
+            await one.add_items(user_messages("a"))
+            await other.add_items(user_messages("b"))
             await one.clear_session()
-            assert await other.get_items() == said("b")
+            assert await other.get_items() == user_messages("b")
 
         asyncio.run(story())
 
     def test_equal_items_are_two(self, history: Histories) -> None:
         async def story() -> None:
             session = history(fresh("session"))
-            await session.add_items(said("a", "a"))
-            await session.add_items(said("a"))
-            assert await session.get_items() == said("a", "a", "a")
+            await session.add_items(user_messages("a", "a"))
+            await session.add_items(user_messages("a"))
+            assert await session.get_items() == user_messages("a", "a", "a")
 
         asyncio.run(story())
 
@@ -140,24 +140,24 @@ class HistoryContract:
 
         async def story() -> None:
             session = history(fresh("session"))
-            await session.add_items(said(*texts))
-            assert await session.get_items() == said(*texts)
-            assert await session.get_items(limit=700) == said(*texts[-700:])
+            await session.add_items(user_messages(*texts))
+            assert await session.get_items() == user_messages(*texts)
+            assert await session.get_items(limit=700) == user_messages(*texts[-700:])
 
         asyncio.run(story())
 
     def test_a_call_that_fails_leaves_nothing(self, history: Histories) -> None:
         async def story() -> None:
             session = history(fresh("session"))
-            await session.add_items(said("a"))
-            given: list[Any] = [*said("b"), {"role": "user", "content": object()}]
+            await session.add_items(user_messages("a"))
+            given: list[Any] = [*user_messages("b"), {"role": "user", "content": object()}]
             refused = False
             try:
                 await session.add_items(given)
             except Exception:  # noqa: BLE001 - each store has its own error for what is no JSON
                 refused = True
             assert refused
-            assert await session.get_items() == said("a")
+            assert await session.get_items() == user_messages("a")
 
         asyncio.run(story())
 
@@ -169,7 +169,7 @@ class HistoryContract:
         async def write(turns: list[str]) -> None:
             session = history(name)
             for turn in turns:
-                await session.add_items(said(turn))
+                await session.add_items(user_messages(turn))
 
         async def story() -> None:
             await asyncio.gather(*map(write, texts))
@@ -183,7 +183,7 @@ class HistoryContract:
         name = fresh("session")
 
         async def story() -> None:
-            await history(name).add_items(said(*"abcdef"))
+            await history(name).add_items(user_messages(*"abcdef"))
             popped = await asyncio.gather(*(history(name).pop_item() for _ in range(8)))
             taken = sorted(one["content"] for one in popped if one is not None)
             assert taken == list("abcdef")
@@ -196,9 +196,9 @@ class HistoryContract:
 
         async def story() -> None:
             session = history(fresh("session"))
-            await session.add_items(said("first"))
+            await session.add_items(user_messages("first"))
             for number in range(1, 11):
-                await _cancelled(session.add_items(said(f"a {number}", f"b {number}")), number)
+                await _cancel_after(session.add_items(user_messages(f"a {number}", f"b {number}")), number)
                 seen = await session.get_items()
                 await asyncio.sleep(0.02)
                 assert await session.get_items() == seen
@@ -207,7 +207,7 @@ class HistoryContract:
         asyncio.run(story())
 
 
-async def _cancelled(call: Coroutine[Any, Any, None], turns: int) -> None:
+async def _cancel_after(call: Coroutine[Any, Any, None], turns: int) -> None:
     """Start a call, and cancel it after some iterations of the event loop."""
     task = asyncio.create_task(call)
     for _ in range(turns):

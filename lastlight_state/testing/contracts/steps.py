@@ -14,12 +14,12 @@ def fresh(word: str) -> str:
     return f"{word}-{uuid4().hex}"
 
 
-def started(store: StateStore, **given: Any) -> WorkflowRun:
+def start_run(store: StateStore, **given: Any) -> WorkflowRun:
     """Create a run whose trigger is its own id, and return it."""
     name = given.pop("workflow_name", "contract")
     return store.workflows.runs.create(name, trigger=Trigger(fresh("t"), type="api"), phase="plan", **given)
 
 
-def paused(store: StateStore, **gate: Any) -> Approval:
+def pause_at_gate(store: StateStore, **gate: Any) -> Approval:
     """Create a run that is paused at a gate, and return the gate."""
-    return store.workflows.approvals.pause(started(store).id, Gate("review", "Go ahead?", **gate))
+    return store.workflows.approvals.pause(start_run(store).id, Gate("review", "Go ahead?", **gate))

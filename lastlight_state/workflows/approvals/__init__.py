@@ -23,7 +23,7 @@ from lastlight_state.workflows.arguments import Claim, Gate, NodeRef, PhaseEntry
 from lastlight_state.workflows.questions.repository import Opening, QuestionRepository
 from lastlight_state.workflows.tables import APPROVALS
 
-_MOST = limits_of(APPROVALS)
+_LIMITS = limits_of(APPROVALS)
 
 
 class Approvals(QuestionRepository[Approval]):
@@ -39,7 +39,7 @@ class Approvals(QuestionRepository[Approval]):
         and `Conflict` ``run_status``.
         """
         row = checks.new_approval(run_id, gate, self._now(), blocks_run=False)
-        return self._beside(_opening(row), claim)
+        return self._beside(_gate_opening(row), claim)
 
     def pause(
         self,
@@ -55,7 +55,7 @@ class Approvals(QuestionRepository[Approval]):
         The claim ends: nobody holds a paused run. Errors and repeats are those of `create`; an error stores nothing.
         """
         row = checks.new_approval(run_id, gate, self._now(), blocks_run=True)
-        return self._pausing(_opening(row), marker, scratch, claim)
+        return self._open_with_pause(_gate_opening(row), marker, scratch, claim)
 
     def answer(
         self,
@@ -118,12 +118,12 @@ class Approvals(QuestionRepository[Approval]):
         ``node`` limits the search to gates of that node.
         """
         values = {
-            "run_id": valid.sought("run_id", run_id),
-            "gate": valid.identifier("gate", gate, _MOST.gate),
+            "run_id": valid.lookup_text("run_id", run_id),
+            "gate": valid.identifier("gate", gate, _LIMITS.gate),
             **shared.node_columns(node),
         }
         found = self._find(sql.NEWEST_OF_GATE, values)
-        return None if found is None else self._seen(found)
+        return None if found is None else self._current_question(found)
 
     def list_for_run(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ApprovalSummary]:
         """Return a page of the gates of a run in every status, oldest first, overdue ones as expired.
@@ -185,7 +185,7 @@ class Approvals(QuestionRepository[Approval]):
         return self._page(sql.HISTORY, given, limit, page_token)
 
 
-def _opening(gate: checks.NewApproval) -> Opening[Approval]:
+def _gate_opening(gate: checks.NewApproval) -> Opening[Approval]:
     """Return the `Opening` of a gate.
 
     Storing it raises `AlreadyExists` if the run has a pending gate with the same request key.

@@ -56,7 +56,7 @@ class ApprovalAnswer:
 
 def record(unit: Unit, listeners: Listeners, limits: Limits, answer: ApprovalAnswer) -> Answered:
     """Store an answer to a gate and move its run. A repeated answer changes nothing and returns the stored gate."""
-    row, approval = QUESTIONS.locked(unit, answer.approval_id)
+    row, approval = QUESTIONS.lock_run_of(unit, answer.approval_id)
     _check_kind(approval, answer)
     if not QUESTIONS.takes(approval, answer.at, repeated=lambda: _is_same(approval, answer)):
         return Answered.of({"approval": approval, "run": rows.get(unit, row.id), "repeated": True})
@@ -66,7 +66,7 @@ def record(unit: Unit, listeners: Listeners, limits: Limits, answer: ApprovalAns
     answered = QUESTIONS.close(unit, approval, answer.status, at=answer.at, **facts)
     if answer.patch is not None:
         progress.take_unfenced(unit, Step(row.id, answer.at, patch=answer.patch), limits)
-    told = QUESTIONS.told(approval, "replied" if answer.decision == "replied" else answer.status)
+    told = QUESTIONS.transition_detail(approval, "replied" if answer.decision == "replied" else answer.status)
     said: TransitionParameters = {"at": answer.at, "source": "responder", "actor": answer.by, "detail": told}
     if answer.status == "rejected" and approval.on_reject == "fail":
         error = f"Rejected: {answer.response or 'no reason given'}"
@@ -116,7 +116,7 @@ class Use:
 
 def consume(unit: Unit, use: Use, claim: Claim | None) -> Approval:
     """Mark an approved gate as used by an execution. Repeat-safe for the same execution."""
-    row, approval = sql.QUESTIONS.locked(unit, use.approval_id)
+    row, approval = sql.QUESTIONS.lock_run_of(unit, use.approval_id)
     rows.check(row, claim)
     rows.expect(row, words.LIVE)
     if approval.status != "approved":
@@ -129,12 +129,12 @@ def consume(unit: Unit, use: Use, claim: Claim | None) -> Approval:
     if approval.action_digest != use.action_digest:
         raise StaleVersion("approval", approval.id, expected=use.action_digest, found=approval.action_digest)
     if approval.consumed_by is not None:
-        return _used(approval, use)
+        return _check_use(approval, use)
     _check_execution(unit, use, row.id)
     return unit.rows(sql.CONSUME, {"approval_id": approval.id, "execution_id": use.execution_id, "at": use.at})[0]
 
 
-def _used(approval: Approval, use: Use) -> Approval:
+def _check_use(approval: Approval, use: Use) -> Approval:
     if approval.consumed_by == use.execution_id:
         return approval
     raise Conflict(
@@ -152,7 +152,7 @@ def _check_execution(unit: Unit, use: Use, run_id: str) -> None:
         raise InvalidValue("execution_id", "must be an execution of this run")
 
 
-_MOST, _RUN = limits_of(APPROVALS), limits_of(RUNS)
+_LIMITS, _RUN = limits_of(APPROVALS), limits_of(RUNS)
 
 
 class NewApproval(NodeColumns):
@@ -176,17 +176,17 @@ class NewApproval(NodeColumns):
 
 def new_approval(run_id: str, gate: Gate, now: datetime, *, blocks_run: bool) -> NewApproval:
     """Check the arguments of a new gate and return its row."""
-    valid.group("gate", gate, Gate)
+    valid.argument_group("gate", gate, Gate)
     action, digest = _action_columns("gate.action", gate.action)
     return {
-        "id": new_id() if gate.id is None else valid.identifier("gate.id", gate.id, _MOST.id),
+        "id": new_id() if gate.id is None else valid.identifier("gate.id", gate.id, _LIMITS.id),
         "workflow_run_id": run_id,
-        "gate": valid.identifier("gate.gate", gate.gate, _MOST.gate),
-        "summary": valid.content("gate.summary", gate.summary, _MOST.summary),
+        "gate": valid.identifier("gate.gate", gate.gate, _LIMITS.gate),
+        "summary": valid.content("gate.summary", gate.summary, _LIMITS.summary),
         "kind": valid.word("gate.kind", gate.kind, words.APPROVAL_KINDS),
-        "requested_by": valid.optional("gate.requested_by", gate.requested_by, _MOST.requested_by),
+        "requested_by": valid.optional("gate.requested_by", gate.requested_by, _LIMITS.requested_by),
         "created_at": now,
-        "artifact": valid.optional("gate.artifact", gate.artifact, _MOST.artifact),
+        "artifact": valid.optional("gate.artifact", gate.artifact, _LIMITS.artifact),
         **_node_columns(gate.node),
         "request_key": _request_key(gate),
         "on_reject": valid.word("gate.on_reject", gate.on_reject, words.ON_REJECT),
@@ -209,15 +209,15 @@ def answer(
 ) -> ApprovalAnswer:
     """Check the arguments of `approvals.answer` that need no stored gate. Return them as an `ApprovalAnswer`."""
     valid.word("decision", decision, DECISIONS)
-    text = valid.optional_content("response", response, _MOST.response)
+    text = valid.optional_content("response", response, _LIMITS.response)
     if decision == "replied" and not (text or "").strip():
         raise InvalidValue("response", "must not be blank: a reply is its text")
     return ApprovalAnswer(
         approval_id=approval_id,
         decision=decision,
-        by=valid.identifier("by", by, _MOST.responded_by),
+        by=valid.identifier("by", by, _LIMITS.responded_by),
         response=text,
-        digest=valid.optional("digest", digest, _MOST.action_digest),
+        digest=valid.optional("digest", digest, _LIMITS.action_digest),
         via=valid.word("via", via, words.ANSWERED_VIA),
         at=now,
         patch=shared.scratch_patch(scratch),
@@ -227,7 +227,7 @@ def answer(
 def use(approval_id: str, action: Any, execution_id: str, now: datetime) -> Use:
     """Check the arguments of `approvals.consume`. Return them as a `Use`."""
     _, digest = _action_columns("action", action)
-    return Use(approval_id, digest, valid.identifier("execution_id", execution_id, _MOST.consumed_by), now)
+    return Use(approval_id, digest, valid.identifier("execution_id", execution_id, _LIMITS.consumed_by), now)
 
 
 def list_filters(
@@ -241,8 +241,8 @@ def list_filters(
     return {
         **_by_status(statuses),
         "trigger_id": valid.optional("trigger_id", trigger_id, _RUN.trigger_id),
-        "artifact": valid.optional("artifact", artifact, _MOST.artifact),
-        "gate": valid.optional("gate", gate, _MOST.gate),
+        "artifact": valid.optional("artifact", artifact, _LIMITS.artifact),
+        "gate": valid.optional("gate", gate, _LIMITS.gate),
         "kind": _kind(kind),
     }
 
@@ -264,7 +264,7 @@ def _by_status(statuses: Sequence[str] | None) -> Row:
 
 def inbox_filters(run_id: str | None, kind: str | None) -> Row:
     """Check the filters of the inbox of gates and return them."""
-    return {"run_id": valid.optional("run_id", run_id, _MOST.workflow_run_id), "kind": _kind(kind)}
+    return {"run_id": valid.optional("run_id", run_id, _LIMITS.workflow_run_id), "kind": _kind(kind)}
 
 
 def history_filters(workflow_name: str, gate: str | None, node_id: str | None) -> Row:
@@ -272,8 +272,8 @@ def history_filters(workflow_name: str, gate: str | None, node_id: str | None) -
     return {
         "statuses": ["approved", "rejected"],
         "workflow_name": valid.identifier("workflow_name", workflow_name, _RUN.workflow_name),
-        "gate": valid.optional("gate", gate, _MOST.gate),
-        "node_id": valid.optional("node_id", node_id, _MOST.node_id),
+        "gate": valid.optional("gate", gate, _LIMITS.gate),
+        "node_id": valid.optional("node_id", node_id, _LIMITS.node_id),
     }
 
 
@@ -285,15 +285,15 @@ def _action_columns(where: str, action: Any) -> tuple[str | None, str | None]:
     """Return an action as JSON text, and the digest of its canonical form. Both are None without an action."""
     if action is None:
         return None, None
-    return codec.encode(where, action, max_bytes=_MOST.action), codec.digest(action)
+    return codec.encode(where, action, max_bytes=_LIMITS.action), codec.digest(action)
 
 
 def _node_columns(node: NodeRef | None) -> NodeColumns:
     if node is None:
         return {"node_id": None, "iteration": 0}
-    valid.group("gate.node", node, NodeRef)
+    valid.argument_group("gate.node", node, NodeRef)
     return {
-        "node_id": valid.identifier("gate.node.node_id", node.node_id, _MOST.node_id),
+        "node_id": valid.identifier("gate.node.node_id", node.node_id, _LIMITS.node_id),
         "iteration": valid.number("gate.node.iteration", node.iteration),
     }
 
@@ -301,6 +301,6 @@ def _node_columns(node: NodeRef | None) -> NodeColumns:
 def _request_key(gate: Gate) -> str:
     """Return the request key of a gate, unique among a run's pending gates; by default name, node and iteration."""
     if gate.request_key is not None:
-        return valid.identifier("gate.request_key", gate.request_key, _MOST.request_key)
+        return valid.identifier("gate.request_key", gate.request_key, _LIMITS.request_key)
     node = gate.node
     return codec.canonical([gate.gate, node.node_id if node else None, node.iteration if node else 0]).decode()

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, constant, number, statement_of
 from lastlight_state.workflows.approvals.records import Approval, ApprovalSummary, PendingApproval
 from lastlight_state.workflows.questions.inbox import Inbox, InboxIndexes
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
@@ -66,7 +66,7 @@ QUESTIONS = QuestionRows(
 )
 
 #: The pending gate of a run with ``:request_key``.
-FIND_PENDING_KEY = prepared(
+FIND_PENDING_KEY = statement_of(
     sa.select(*COLUMNS).where(
         APPROVALS.c.workflow_run_id == sa.bindparam("workflow_run_id"),
         APPROVALS.c.request_key == sa.bindparam("request_key"),
@@ -76,7 +76,7 @@ FIND_PENDING_KEY = prepared(
 )
 
 #: Marks an approved gate as used by an execution.
-CONSUME = prepared(
+CONSUME = statement_of(
     sa.update(APPROVALS)
     .where(APPROVALS.c.id == sa.bindparam("approval_id"), APPROVALS.c.consumed_by.is_(None))
     .values(consumed_at=bind("at", APPROVALS.c.consumed_at), consumed_by=sa.bindparam("execution_id"))
@@ -84,7 +84,7 @@ CONSUME = prepared(
     Approval,
 )
 
-RUN_OF_EXECUTION: Statement[tuple[str | None]] = prepared(
+RUN_OF_EXECUTION: Statement[tuple[str | None]] = statement_of(
     sa.select(EXECUTIONS.c.workflow_run_id).where(EXECUTIONS.c.id == sa.bindparam("execution_id")), tuple
 )
 
@@ -96,7 +96,7 @@ _SHOWN = columns_for(
 )
 
 
-def _covered(**found_by: NarrowIndex) -> Covering:
+def _gate_covering(**found_by: NarrowIndex) -> Covering:
     """Return the covering index for lists of gates, for databases that keep large values inside the rows."""
     return Covering(_SUMMARY, ("created_at", "id"), {**found_by, "": None})
 
@@ -111,7 +111,7 @@ OF_RUN = Listing(
     order=_by_age,
     descending=False,
     filters={"run_id": _of_run},
-    covering=_covered(run_id=NarrowIndex("ix_approvals_run", ("workflow_run_id",))),
+    covering=_gate_covering(run_id=NarrowIndex("ix_approvals_run", ("workflow_run_id",))),
     row=ApprovalSummary,
 )
 
@@ -133,7 +133,7 @@ LIST = Listing(
     },
     walked=("statuses",),
     through=_SUMMARY,
-    covering=_covered(artifact=NarrowIndex("ix_approvals_artifact", ("artifact",))),
+    covering=_gate_covering(artifact=NarrowIndex("ix_approvals_artifact", ("artifact",))),
     row=ApprovalSummary,
 )
 
@@ -143,7 +143,7 @@ _this_node = sa.and_(
     APPROVALS.c.iteration == bind("iteration", APPROVALS.c.iteration),
 )
 #: The newest gate of a run with a given name. A run has few gates, so all of them are read and sorted.
-NEWEST_OF_GATE = prepared(
+NEWEST_OF_GATE = statement_of(
     sa.select(*COLUMNS)
     .where(
         APPROVALS.c.workflow_run_id == bind("run_id", APPROVALS.c.workflow_run_id),

@@ -94,7 +94,7 @@ class Claims(Repository, Generic[W]):
         """
         now = self._now()
         values: FreeAttempt = {
-            **checks.holding(now, owner, lease),
+            **checks.holding_parameters(now, owner, lease),
             "run_id": run_id,
             "expected_epoch": checks.epoch("expected_epoch", expected_epoch),
         }
@@ -133,7 +133,7 @@ class Claims(Repository, Generic[W]):
         expired first, which offers their runs.
         """
         now = self._now()
-        values: Attempt = {**checks.holding(now, owner, lease), **lists.moment(now), "expected_epoch": None}
+        values: Attempt = {**checks.holding_parameters(now, owner, lease), **lists.moment(now), "expected_epoch": None}
         names = shared.some_workflows(workflow_names)
         given = {"workflow_name": names, "app_version": shared.some_versions(app_versions)}
         valid.page_limit(limit)
@@ -159,7 +159,7 @@ class Claims(Repository, Generic[W]):
         with the held ones. Another process may be quicker: take the run to be sure. Raises `MisuseError` in a
         transaction, `StoreClosed`.
         """
-        return self._awaited(timeout, workflow_names, app_versions, poll_interval).wait()
+        return self._work_wait(timeout, workflow_names, app_versions, poll_interval).wait()
 
     def heartbeat(self, claim: Claim) -> Claim:
         """Renew the lease of a claim from now on; a lease never becomes shorter.
@@ -167,8 +167,8 @@ class Claims(Repository, Generic[W]):
         The returned claim says whether a cancel was requested. An expired lease is renewed too, unless somebody took
         the run. Raises `ClaimLost`, `NotFound`.
         """
-        values = checks.presented(checks.claim(claim), self._now())
-        return self._holding(sql.HEARTBEAT, claim, values, claim.lease)
+        values = checks.renewal_parameters(checks.claim(claim), self._now())
+        return self._change_claim(sql.HEARTBEAT, claim, values, claim.lease)
 
     def heartbeat_many(self, claims: Sequence[Claim]) -> dict[str, Claim | ClaimLost]:
         """Renew any number of claims in one statement. Returns by run id the renewed claim or the error."""
@@ -184,7 +184,7 @@ class Claims(Repository, Generic[W]):
         return {
             run_id: takes.claim_of(renewed[run_id], claim.lease)
             if run_id in renewed
-            else why.get(run_id) or takes.missing(claim)
+            else why.get(run_id) or takes.missing_run_error(claim)
             for run_id, claim in held.items()
         }
 
@@ -207,12 +207,12 @@ class Claims(Repository, Generic[W]):
         values = {
             "run_id": held.run_id,
             "epoch": held.epoch,
-            **checks.holding(self._now(), owner, length),
-            **takes.transferring(held),
+            **checks.holding_parameters(self._now(), owner, length),
+            **takes.transfer_facts(held),
         }
         row = self._chained(lambda unit: unit.chain(sql.TRANSFER, values))
         if row is None:
-            raise self._lost(held)
+            raise self._lost_error(held)
         return takes.claim_of(row, length)
 
     def release(self, claim: Claim, *, retry_after: timedelta | None = None) -> None:
@@ -238,7 +238,7 @@ class Claims(Repository, Generic[W]):
 
         ``store.driving(claim)`` is this block with the journal and with transactions of any domain.
         """
-        return self._driving(claim, lambda held: DrivenRun(held, self._presenting(held)))
+        return self._driving_block(claim, lambda held: DrivenRun(held, self._presenting(held)))
 
     def _driving_in_store(
         self, claim: Claim, journal: Callable[[Callable[[Unit], object]], J], begin: Callable[..., B]
@@ -251,9 +251,9 @@ class Claims(Repository, Generic[W]):
         def make(held: Claim) -> Driven[W, J, B]:
             return Driven(held, self._presenting(held), journal(lambda unit: self._confirm(unit, held)), begin)
 
-        return self._driving(claim, make)
+        return self._driving_block(claim, make)
 
-    def _driving(self, claim: Claim, make: Callable[[Claim], D]) -> AbstractContextManager[D]:
+    def _driving_block(self, claim: Claim, make: Callable[[Claim], D]) -> AbstractContextManager[D]:
         """Drive a run as `driving` does, but yield ``make(claim)`` to the block."""
         if isinstance(self._scope, TransactionScope):
             raise MisuseError("a run is driven longer than a transaction should last: call driving() on the store")
@@ -263,7 +263,7 @@ class Claims(Repository, Generic[W]):
             lambda renewed, retry_after: self.release(renewed, retry_after=retry_after),
             self._ended_by_holder,
         )
-        return driving.driving(held, reins, make)
+        return driving.driving_block(held, reins, make)
 
     def _confirm(self, unit: Unit, claim: Claim) -> None:
         """Lock the row of the claim's run. Raises `ClaimLost` if the claim does not hold it, `NotFound`."""
@@ -283,21 +283,23 @@ class Claims(Repository, Generic[W]):
         names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
 
-        def spent(size: int) -> overdue.DueRuns:
-            return self._reading(lambda unit: lists.spent(unit, moment, names, size))
+        def find_spent(size: int) -> overdue.DueRuns:
+            return self._reading(lambda unit: lists.spent_runs(unit, moment, names, size))
 
         if names == []:
             return ()
         self._overdue.expire(names)
-        swept = overdue.over(spent, limit, lambda run_id: self._give_up({**moment, "run_id": run_id}, said))
+        swept = overdue.expire_in_batches(
+            find_spent, limit, lambda run_id: self._give_up({**moment, "run_id": run_id}, said)
+        )
         return tuple(run_id for run_id, failed in swept if failed)
 
     def find(self, run_id: str) -> ClaimHolder | None:
         """Return the holder of a run, or None if nobody holds the run or it does not exist."""
-        values = {"run_id": valid.sought("run_id", run_id)}
+        values = {"run_id": valid.lookup_text("run_id", run_id)}
         return self._find(sql.FIND, values)
 
-    def _awaited(
+    def _work_wait(
         self,
         timeout: float,
         workflow_names: Sequence[str] | None,
@@ -308,14 +310,14 @@ class Claims(Repository, Generic[W]):
         sought = lists.Claimable(shared.frozen_workflows(workflow_names), shared.frozen_versions(app_versions))
         return overdue.WorkWait(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 
-    def _holding(self, statement: Statement[RenewedRun], claim: Claim, values: Values, lease: timedelta) -> Claim:
+    def _change_claim(self, statement: Statement[RenewedRun], claim: Claim, values: Values, lease: timedelta) -> Claim:
         """Run a statement that changes the claim. Raises `ClaimLost` or `NotFound` if it does not hold the run."""
         row = self._once(lambda unit: unit.row(statement, values), repeatable=True)
         if row is None:
-            raise self._lost(claim)
+            raise self._lost_error(claim)
         return takes.claim_of(row, lease)
 
-    def _lost(self, claim: Claim) -> StateError:
+    def _lost_error(self, claim: Claim) -> StateError:
         """Return the error that says why a claim does not hold its run."""
         why = self._reading(lambda unit: takes.why_lost(unit, {claim.run_id: claim}))
         return why.get(claim.run_id) or valid.not_found("workflow_run", claim.run_id)

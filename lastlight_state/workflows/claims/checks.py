@@ -80,7 +80,7 @@ class ClaimHolder(Record):
     lease_expires_at: datetime | None
 
 
-_MOST = limits_of(RUNS)
+_LIMITS = limits_of(RUNS)
 
 #: The longest lease, grace or delay.
 LONGEST = timedelta(days=366)
@@ -112,11 +112,11 @@ class Presented(Renewal):
     at: datetime
 
 
-def holding(now: datetime, owner: str, lease: timedelta) -> Holding:
+def holding_parameters(now: datetime, owner: str, lease: timedelta) -> Holding:
     """Return the parameters of a claim by ``owner`` that begins at ``now``."""
     return {
         "at": now,
-        "claim_owner": valid.identifier("owner", owner, _MOST.claim_owner),
+        "claim_owner": valid.identifier("owner", owner, _LIMITS.claim_owner),
         "lease_expires_at": lease_end(now, lease),
     }
 
@@ -138,8 +138,8 @@ def epoch(where: str, value: int | None) -> int | None:
 
 def claim(value: Any) -> Claim:
     """Return the value as a `Claim`. Raises `InvalidValue` for an owner that a transition cannot store as its actor."""
-    found = valid.group("claim", value, Claim)
-    valid.identifier("claim.owner", found.owner, _MOST.claim_owner)
+    found = valid.argument_group("claim", value, Claim)
+    valid.identifier("claim.owner", found.owner, _LIMITS.claim_owner)
     return found
 
 
@@ -150,7 +150,7 @@ def claims(values: Sequence[Claim]) -> dict[str, Claim]:
     claim is reported as lost, and the others are renewed. If the list holds another claim on the same run, the other
     claim is kept.
     """
-    given = [valid.group("claim", value, Claim) for value in valid.several("claims", values)]
+    given = [valid.argument_group("claim", value, Claim) for value in valid.several("claims", values)]
     unsound: list[Claim] = []
     sound: list[Claim] = []
     for each in given:
@@ -164,7 +164,7 @@ def claims(values: Sequence[Claim]) -> dict[str, Claim]:
     return {each.run_id: each for each in (*unsound, *sound)}
 
 
-def presented(held: Claim, now: datetime) -> Presented:
+def renewal_parameters(held: Claim, now: datetime) -> Presented:
     """Return the parameters of the statement that renews a claim from now on."""
     return {
         "run_id": held.run_id,

@@ -88,7 +88,7 @@ class ClaimCallbacks:
 
 
 @block
-def driving(claim: Claim, reins: ClaimCallbacks, make: Callable[[Claim], D]) -> Iterator[D]:
+def driving_block(claim: Claim, reins: ClaimCallbacks, make: Callable[[Claim], D]) -> Iterator[D]:
     """Drive a run in a block, which gets the object that ``make`` returns for the renewed claim."""
     run = make(reins.heartbeat(claim))
     try:

@@ -51,7 +51,7 @@ _ours = sa.and_(_no_lease, RUNS.c.transition_seq > 0)
 
 #: Offered runs. Nobody holds them or renews their lease, so taking them does not count as a restart.
 OFFERED = sa.and_(RUNNING, _awake, _unowned, sa.or_(_ours, RUNS.c.lease_expires_at < _lease_over))
-DUE = sa.and_(PAUSED, RUNS.c.wake_at <= _now, ~questions.blocked(RUNS.c.id))
+DUE = sa.and_(PAUSED, RUNS.c.wake_at <= _now, ~questions.is_blocked(RUNS.c.id))
 #: Runs that may be taken by id without a restart: offered runs, and new runs that their creator is expected to claim.
 FREE = sa.and_(RUNNING, _awake, _unowned, sa.or_(_ours, ~_no_lease))
 
@@ -140,10 +140,10 @@ def candidates(
     return _window(unit, TAKEN_NEXT, now, given, after, limit)
 
 
-def spent(unit: Unit, now: MomentParameters, names: Names, limit: int) -> overdue.DueRuns:
+def spent_runs(unit: Unit, now: MomentParameters, names: Names, limit: int) -> overdue.DueRuns:
     """Return the ids of runs that `give_up` may end, the longest silent first."""
     statement, given = SPENT.of({"workflow_name": names}, False, limit)
-    rows, in_all = unit.sound(statement, {**now, **given})
+    rows, in_all = unit.readable_rows(statement, {**now, **given})
     return overdue.DueRuns([run_id for run_id, _ in rows], in_all)
 
 
@@ -191,22 +191,22 @@ class Ranges(Filtered[RowT]):
 
         It looks each due run up by key, even if the planner expects many due runs.
         """
-        due = claims.due(LEASES.c, *_named(LEASES, named)).subquery("due_leases")
-        judged, shown = self._judged(due)
+        due = claims.select_due(LEASES.c, *_name_conditions(LEASES, named)).subquery("due_leases")
+        judged, shown = self._judged_columns(due)
         meant = self._meant(judged), *_of_versions(named)
         run = sa.select(*shown).where(RUNS.c.id == due.c.run_id, *meant, *_after(judged, paged))
         found = run.limit(number(1)).lateral("run")
         running = _first(sa.select(found).select_from(due.join(found, sa.true())), (found.c.seen_at, found.c.id), limit)
         if not self._due:
             return running
-        waiting = sa.select(*self._judged()[1]).where(DUE, *_of_run(named), *_after(LOOKED_UP, paged))
-        return _merged(running, _first(waiting, (LOOKED_UP.seen, RUNS.c.id), limit), limit)
+        waiting = sa.select(*self._judged_columns()[1]).where(DUE, *_of_run(named), *_after(LOOKED_UP, paged))
+        return _merged_select(running, _first(waiting, (LOOKED_UP.seen, RUNS.c.id), limit), limit)
 
     def _beside(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
         """Return the SELECT for SQLite. It reads each run from the index of live runs."""
-        judged, shown = self._judged(LEASES)
+        judged, shown = self._judged_columns(LEASES)
         source = rows.OF_OTHERS.after(LEASES)
-        running = through(claims.due(shown, *_named(LEASES, named)).select_from(source), LEASES, _DUE)
+        running = through(claims.select_due(shown, *_name_conditions(LEASES, named)).select_from(source), LEASES, _DUE)
         running = rows.through_live_index(running).where(
             RUNS.c.id == LEASES.c.run_id, self._meant(judged), *_of_versions(named), *_after(judged, paged)
         )
@@ -214,10 +214,12 @@ class Ranges(Filtered[RowT]):
         if not self._due:
             return running
         finding = rows.live_self_join(_WAKE)
-        waiting = finding.select(self._judged()[1], (DUE, *_of_run(named), *_after(LOOKED_UP, paged)))
-        return _merged(running, _first(waiting, map(finding.found, (LOOKED_UP.seen, RUNS.c.id)), limit), limit)
+        waiting = finding.select(self._judged_columns()[1], (DUE, *_of_run(named), *_after(LOOKED_UP, paged)))
+        return _merged_select(
+            running, _first(waiting, map(finding.rewrite_element, (LOOKED_UP.seen, RUNS.c.id)), limit), limit
+        )
 
-    def _judged(self, beside: sa.FromClause | None = None) -> tuple[Judged, Sequence[Any]]:
+    def _judged_columns(self, beside: sa.FromClause | None = None) -> tuple[Judged, Sequence[Any]]:
         heartbeat_at = claims.present("heartbeat_at", beside)
         judged = Judged(claims.present("lease_expires_at", beside), heartbeat_at)
         return judged, (*self._shown(judged, heartbeat_at.label("heartbeat_at")), judged.seen)
@@ -228,7 +230,7 @@ def _after(judged: Judged, paged: bool) -> Sequence[sa.ColumnElement[bool]]:
     return (pages.after((judged.seen.element, RUNS.c.id), descending=False),) if paged else ()
 
 
-def _named(table: sa.Table, given: Sequence[Any]) -> Sequence[sa.ColumnElement[bool]]:
+def _name_conditions(table: sa.Table, given: Sequence[Any]) -> Sequence[sa.ColumnElement[bool]]:
     """Return conditions on the table's column ``workflow_name``, one for each tuple of names in ``given``."""
     return [table.c.workflow_name.in_(names) for names in given if isinstance(names, tuple)]
 
@@ -238,14 +240,14 @@ def _of_versions(given: Sequence[Any]) -> Sequence[sa.ColumnElement[bool]]:
 
 
 def _of_run(given: Sequence[Any]) -> Sequence[sa.ColumnElement[bool]]:
-    return [*_named(RUNS, given), *_of_versions(given)]
+    return [*_name_conditions(RUNS, given), *_of_versions(given)]
 
 
 def _first(found: sa.Select[Any], order: Iterable[Any], limit: int) -> sa.Select[Any]:
     return found.order_by(*order).limit(number(limit))
 
 
-def _merged(running: sa.Select[Any], waiting: sa.Select[Any], limit: int) -> sa.Select[Any]:
+def _merged_select(running: sa.Select[Any], waiting: sa.Select[Any], limit: int) -> sa.Select[Any]:
     merged = sa.union_all(*(sa.select(one.subquery()) for one in (running, waiting))).subquery()
     return _first(sa.select(merged), (merged.c.seen_at, merged.c.id), limit)
 
@@ -268,6 +270,6 @@ def _window(
 
     def read(size: int) -> KeyedRows[RowT]:
         statement, given = ranges.of(wanted, key is not None, size)
-        return keyed_rows(unit.readable(statement, {**now, **after, **given}), _KEY)
+        return keyed_rows(unit.rows_or_errors(statement, {**now, **after, **given}), _KEY)
 
     return window(read, limit)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import elements_of, member_of
-from lastlight_state.db.rows.statements import Family, bind, columns_of, constant, prepared
+from lastlight_state.db.rows.statements import Family, bind, columns_of, constant, statement_of
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
-from lastlight_state.db.schema.indexes import unindexed
+from lastlight_state.db.schema.indexes import hide_from_indexes
 from lastlight_state.workflows.claims.checks import ClaimHolder
 from lastlight_state.workflows.claims.lists import ASKED_TO_CANCEL, DUE, FREE, LOOKED_UP, PAUSED, RUNNING, Judged
 from lastlight_state.workflows.shared.claims import (
@@ -28,8 +28,8 @@ from lastlight_state.workflows.shared.claims import (
     RenewedRun,
 )
 from lastlight_state.workflows.shared.executions import IN_FLIGHT
-from lastlight_state.workflows.shared.rows import LockedRun, locking, through_live_index
-from lastlight_state.workflows.shared.transitions import WAKE_REASON, recorded
+from lastlight_state.workflows.shared.rows import LockedRun, lock_statement, through_live_index
+from lastlight_state.workflows.shared.transitions import WAKE_REASON, transition_chain
 from lastlight_state.workflows.tables import EXECUTIONS, LEASES, RUNS, TRANSITIONS
 
 
@@ -69,7 +69,7 @@ _this_claim = (
 )
 
 #: Takes a run that nobody holds. Changes no counter, writes no transition.
-TAKE_FREE = prepared(
+TAKE_FREE = statement_of(
     sa.update(RUNS).where(_this_run, _as_expected, FREE).values(**FIRST_TAKEN).returning(*CLAIMED), ClaimedRun
 )
 
@@ -89,7 +89,7 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     recorded = sa.or_(PAUSED, judged.abandoned)
     return (
         sa.update(RUNS)
-        .where(RUNS.c.id.in_(ids), _as_expected, unindexed(sa.or_(judged.takeable, FREE, DUE)))
+        .where(RUNS.c.id.in_(ids), _as_expected, hide_from_indexes(sa.or_(judged.takeable, FREE, DUE)))
         .values(
             **TAKEN,
             status="running",
@@ -116,7 +116,7 @@ def _left_in_flight(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 LEFT_IN_FLIGHT: Family[tuple[str, int]] = Family("run", _left_in_flight, tuple)
 
 #: Takes a run again for its own holder. A release still restores the run as it was before the first take.
-RETAKE = prepared(
+RETAKE = statement_of(
     sa.update(RUNS)
     .where(
         _this_run,
@@ -129,9 +129,9 @@ RETAKE = prepared(
     ClaimedRun,
 )
 
-LOCK = locking(JudgedRun, LEASE_END.label("lease_expires_at"), LOOKED_UP.kind)
+LOCK = lock_statement(JudgedRun, LEASE_END.label("lease_expires_at"), LOOKED_UP.kind)
 #: Locks the lease of a locked run, after which nobody renews it.
-LOCK_LEASE = prepared(
+LOCK_LEASE = statement_of(
     sa.select(LEASES.c.run_id).where(LEASES.c.run_id == sa.bindparam("run_id")).with_for_update(key_share=True)
 )
 
@@ -139,7 +139,7 @@ LOCK_LEASE = prepared(
 def _lock_free(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     return (
         through_live_index(sa.select(*KEPT, LOOKED_UP.seen))
-        .where(RUNS.c.id.in_(ids), unindexed(sa.or_(LOOKED_UP.takeable, DUE)))
+        .where(RUNS.c.id.in_(ids), hide_from_indexes(sa.or_(LOOKED_UP.takeable, DUE)))
         .order_by(LOOKED_UP.seen, RUNS.c.id)
         .limit(sa.bindparam("limit", type_=sa.Integer))
         .with_for_update(key_share=True, skip_locked=True)
@@ -165,7 +165,9 @@ _RENEWED = (
 )
 
 
-def _renewed(lease_end: sa.ColumnElement[Any], move_before: sa.ColumnElement[Any]) -> dict[str, sa.ColumnElement[Any]]:
+def _renewed_lease(
+    lease_end: sa.ColumnElement[Any], move_before: sa.ColumnElement[Any]
+) -> dict[str, sa.ColumnElement[Any]]:
     """Return the new values of a renewed lease, which ends no earlier than before.
 
     The indexed ``due_at`` changes only if it is before ``move_before``.
@@ -180,17 +182,17 @@ def _renewed(lease_end: sa.ColumnElement[Any], move_before: sa.ColumnElement[Any
 
 
 #: Renews the lease of a claim. A row with another epoch belongs to another claim, a row without an epoch to no claim.
-HEARTBEAT = prepared(
+HEARTBEAT = statement_of(
     sa.update(LEASES)
     .where(LEASES.c.run_id == sa.bindparam("run_id"), LEASES.c.epoch == bind("epoch", LEASES.c.epoch))
     .values(
-        **_renewed(bind("lease_expires_at", LEASES.c.lease_expires_at), bind("move_due_before", LEASES.c.due_at)),
+        **_renewed_lease(bind("lease_expires_at", LEASES.c.lease_expires_at), bind("move_due_before", LEASES.c.due_at)),
     )
     .returning(*_RENEWED),
     RenewedRun,
 )
 #: Hands a run to ``:claim_owner`` and records a transition.
-TRANSFER = recorded(
+TRANSFER = transition_chain(
     sa.update(RUNS)
     .where(*_this_claim)
     .values(
@@ -225,26 +227,26 @@ _locked = (
 _renewing = (
     sa.update(LEASES)
     .where(LEASES.c.run_id == _locked.c.run_id)
-    .values(**_renewed(_locked.c.lease_end, _locked.c.move_due_before))
+    .values(**_renewed_lease(_locked.c.lease_end, _locked.c.move_due_before))
 )
 _of_leases = _renewing.returning(*_RENEWED[:3]).cte("renewed")
 #: Renews any number of claims. The rows are locked in ascending id, so that two such statements never deadlock.
-HEARTBEAT_MANY = prepared(_renewing.returning(*_RENEWED), RenewedRun)
+HEARTBEAT_MANY = statement_of(_renewing.returning(*_RENEWED), RenewedRun)
 #: The same where writes may stand in a WITH: each run is looked up once, and not for each of its columns.
-HEARTBEAT_MANY_IN_CTE = prepared(
+HEARTBEAT_MANY_IN_CTE = statement_of(
     sa.select(*_of_leases.c, *_OF_RUN).join_from(_of_leases, RUNS, RUNS.c.id == _of_leases.c.id, isouter=True),
     RenewedRun,
 )
 
 #: The state of the runs of lost claims, for their errors.
-LOOK = prepared(
+LOOK = statement_of(
     sa.select(*columns_of(LockedRun, RUNS)).join_from(_presented, RUNS, RUNS.c.id == _member("run_id", RUNS.c.id)),
     LockedRun,
 )
 
-LOCK_HELD = locking(TakenRun)
+LOCK_HELD = lock_statement(TakenRun)
 
-FIND = prepared(
+FIND = statement_of(
     sa.select(
         RUNS.c.id.label("run_id"),
         RUNS.c.claim_owner.label("owner"),
@@ -258,7 +260,7 @@ FIND = prepared(
 
 #: Finds a transition with this epoch to another status than ``running``: the holder has then paused, ended or requeued
 #: the run, or released it into such a status. A take or a note is never found, because a held run is running.
-ENDED_BY_HOLDER = prepared(
+ENDED_BY_HOLDER = statement_of(
     sa.select(TRANSITIONS.c.seq)
     .where(
         TRANSITIONS.c.run_id == bind("run_id", TRANSITIONS.c.run_id),

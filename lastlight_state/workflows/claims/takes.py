@@ -70,7 +70,7 @@ def claim_of(row: RenewedRun | ClaimedRun, lease: timedelta, left_in_flight: int
     )
 
 
-def transferring(claim: Claim) -> Row:
+def transfer_facts(claim: Claim) -> Row:
     """Return what the transition of a hand-over says."""
     return {
         "reason": "claim.transferred",
@@ -160,12 +160,12 @@ def _take_free(
 ) -> list[TakenClaim]:
     """Take the first ``limit`` of these runs that nobody is locking. Those that cannot be read stay as they are."""
     taken: list[TakenClaim] = []
-    left = [run_id for run_id, _ in unit.passing(candidates)]
+    left = [run_id for run_id, _ in unit.without_damaged(candidates)]
     while left and len(taken) < limit:
         statement, ids = sql.LOCK_FREE.of(left)
         asked = limit - len(taken)
-        locked = unit.readable(statement, {**values, **ids, "limit": asked}).rows
-        taken += _take_locked(unit, unit.passing(locked), values)
+        locked = unit.rows_or_errors(statement, {**values, **ids, "limit": asked}).rows
+        taken += _take_locked(unit, unit.without_damaged(locked), values)
         if len(locked) < asked:
             break
         tried = {row.key if isinstance(row, CorruptData) else row.id for row in locked}
@@ -213,12 +213,12 @@ def _refusal(row: JudgedRun, values: OneAttempt) -> Conflict:
 def together(held: Mapping[str, Claim], now: datetime) -> Row:
     """Return the parameters of the statement that renews these claims from now on."""
     leases = {claim.lease for claim in held.values()}
-    renewals = {lease: _written(checks.renewal(now, lease)) for lease in leases}
+    renewals = {lease: _renewal_texts(checks.renewal(now, lease)) for lease in leases}
     presented = [{"run_id": claim.run_id, "epoch": claim.epoch, **renewals[claim.lease]} for claim in held.values()]
     return {"at": now, "claims": _document(presented)}
 
 
-def _written(renewal: Mapping[str, Any]) -> dict[str, str]:
+def _renewal_texts(renewal: Mapping[str, Any]) -> dict[str, str]:
     return {name: iso_text(at) for name, at in renewal.items()}
 
 
@@ -228,7 +228,7 @@ def why_lost(unit: Unit, lost: Mapping[str, Claim]) -> dict[str, ClaimLost]:
     return {row.id: rows.claim_lost(row, lost[row.id].epoch) for row in found}
 
 
-def missing(claim: Claim) -> ClaimLost:
+def missing_run_error(claim: Claim) -> ClaimLost:
     """Return the error for a claim on a run that does not exist."""
     return ClaimLost(claim.run_id, presented=claim.epoch, current_epoch=0, held_by=None, status="missing")
 

@@ -68,7 +68,7 @@ class Executions(Repository):
             checks.in_a_run(trigger)
             return self._insert(row, lambda: self._insert_into_run(run_id, row, claim))
         alone: AloneExecution = {**row, **checks.alone(skill, trigger, node, claim)}
-        return self._insert(alone, lambda: self._changed(sql.START_ALONE, alone))
+        return self._insert(alone, lambda: self._change_row(sql.START_ALONE, alone))
 
     def skip(
         self, skill: str, *, run_id: str, reason: str, node: NodeRef | None = None, claim: Claim | None = None
@@ -77,7 +77,7 @@ class Executions(Repository):
 
         A ``node`` becomes skipped, and the execution counts as its next attempt. Raises as `start` does.
         """
-        row = checks.skipped(self._now(), skill, run_id, node, reason, claim)
+        row = checks.skipped_execution(self._now(), skill, run_id, node, reason, claim)
         return self._insert(row, lambda: self._insert_into_run(run_id, row, claim))
 
     def update(
@@ -130,7 +130,7 @@ class Executions(Repository):
         now, limits = self._now(), self._settings.limits
         values = checks.finish(execution_id, now, outcome, usage, failure, stop_reason, session_id, claim)
         results = checks.results(limits, output, details)
-        patch, members = shared.scratch_patch(scratch), checks.pointing(pointer, output, execution_id)
+        patch, members = shared.scratch_patch(scratch), checks.pointer_members(pointer, output, execution_id)
         said = valid.optional_content("summary", summary, words.SUMMARY)
         moved = None if loop is None else loops.of_step(loop, now, claim)
 
@@ -141,7 +141,7 @@ class Executions(Repository):
                 loops.advance_held(unit, {**moved, "run_id": phase.run_id})
             self._note_lost_log(unit, ended)
 
-        change = changes.ending(values, results, claim, then)
+        change = changes.end_change(values, results, claim, then)
         return self._writing(lambda unit: change.attempt(unit) or change.look_again(unit), repeatable=True)
 
     def finish(
@@ -174,13 +174,13 @@ class Executions(Repository):
             valid.word("node_state", node_state, words.NODE_STATES)
 
         if node_state is None:
-            return self._change(changes.ending(values, results, claim, self._note_lost_log))
+            return self._change(changes.end_change(values, results, claim, self._note_lost_log))
 
         def then(unit: Unit, ended: Execution) -> None:
             changes.move_node(unit, ended, node_state, now)
             self._note_lost_log(unit, ended)
 
-        change = changes.ending(values, results, claim, then)
+        change = changes.end_change(values, results, claim, then)
         return self._writing(lambda unit: change.attempt(unit) or change.look_again(unit), repeatable=True)
 
     def running(
@@ -214,14 +214,14 @@ class Executions(Repository):
             self.update,
             partial(self.finish, claim=claim),
         )
-        return running.running(steps, self._settings.limits)
+        return running.execution_block(steps, self._settings.limits)
 
     def interrupt(self, run_id: str, *, reason: str, skill: str | None = None, claim: Claim | None = None) -> int:
         """End a run's executions in flight, all or those of one skill, as interrupted. Returns their number.
 
         A new holder of a run calls this first. Executions of other runs with the same trigger are never touched.
         """
-        facts = checks.interrupting(self._now(), reason, skill)
+        facts = checks.interruption(self._now(), reason, skill)
         return self._writing(lambda unit: changes.interrupt(unit, run_id, facts, claim))
 
     def overrule(self, execution_id: str, *, failure: Failure, claim: Claim | None = None) -> Execution:
@@ -237,7 +237,7 @@ class Executions(Repository):
                 return None
             if changes.ended_alike(stored, values):
                 return stored
-            raise changes.finished(stored, "succeeded", "running")
+            raise changes.finished_error(stored, "succeeded", "running")
 
         return self._change(Change(sql.OVERRULE, values, claim, judge))
 
@@ -250,9 +250,9 @@ class Executions(Repository):
         if run_id is None and trigger_id is None:
             raise InvalidValue("run_id", "missing: expected run_id or trigger_id")
         statement = sql.STATE_OF_TRIGGER if run_id is None else sql.STATE_IN_RUN
-        values = {"skill": valid.sought("skill", skill), "run_id": run_id}
+        values = {"skill": valid.lookup_text("skill", skill), "run_id": run_id}
         if trigger_id is not None:
-            values["trigger_id"] = valid.sought("trigger_id", trigger_id)
+            values["trigger_id"] = valid.lookup_text("trigger_id", trigger_id)
         state = self._value(statement, values)
         if state is None:
             raise valid.not_found("workflow_run", run_id)
@@ -264,11 +264,11 @@ class Executions(Repository):
         Raises `NotFound`, or `CorruptData` if its JSON cannot be read.
         """
         values = {"execution_id": execution_id}
-        return self._one(sql.GET, values, kind="execution", key=execution_id)
+        return self._get_row(sql.GET, values, kind="execution", key=execution_id)
 
     def find_by_session(self, session_id: str) -> Execution | None:
         """Return the newest execution with this session id, which names its agent log, or None."""
-        values = {"session_id": valid.sought("session_id", session_id)}
+        values = {"session_id": valid.lookup_text("session_id", session_id)}
         return self._find(sql.FIND_SESSION, values)
 
     def list(
@@ -317,7 +317,7 @@ class Executions(Repository):
 
     def find_output(self, execution_id: str) -> str | None:
         """Return the output text of an execution, or None if it has none or does not exist."""
-        values = {"execution_id": valid.sought("execution_id", execution_id)}
+        values = {"execution_id": valid.lookup_text("execution_id", execution_id)}
         return cast("str | None", self._value(sql.FIND_OUTPUT, values))
 
     def _insert(self, row: NewExecution, insert: Callable[[], Execution | None]) -> Execution:
@@ -335,14 +335,14 @@ class Executions(Repository):
         """Insert an execution with one statement, or two for a node's attempt. Retry once under the run's lock."""
         if row["node_id"] is not None:
             return self._writing(lambda unit: changes.insert_attempt(unit, run_id, row, claim))
-        made = self._changed(sql.START, row)
+        made = self._change_row(sql.START, row)
         return made or self._writing(lambda unit: changes.insert(unit, run_id, row, claim))
 
     def _change(self, change: Change) -> Execution:
         return self._once(change.attempt, repeatable=True) or self._writing(change.look_again, repeatable=True)
 
     def _report(self, values: Update) -> Execution:
-        reported = self._changed(sql.REPORT, values, repeatable=True)
+        reported = self._change_row(sql.REPORT, values, repeatable=True)
         if reported is None:
             raise valid.not_found("execution", values["execution_id"])
         return reported
@@ -353,5 +353,5 @@ class Executions(Repository):
 
 def _judge_update(stored: Execution) -> Execution | None:
     if not changes.in_flight(stored):
-        raise changes.finished(stored, "running")
+        raise changes.finished_error(stored, "running")
     return None

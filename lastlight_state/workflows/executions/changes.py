@@ -240,7 +240,7 @@ def judge_end(execution_id: str, values: EndColumns) -> Callable[[Execution], Ex
     return judge
 
 
-def ending(values: Finish, results: Row, claim: Claim | None, then: Callable[[Unit, Execution], None]) -> Change:
+def end_change(values: Finish, results: Row, claim: Claim | None, then: Callable[[Unit, Execution], None]) -> Change:
     """Return the change that ends an execution with these columns and stores its output text and details."""
     statement = sql.FINISHES["output_text" in results, "details" in results]
     also: Any = {**values, **results}
@@ -256,7 +256,7 @@ def phase_of(ended: Execution, summary: str | None, at: datetime) -> Step:
     return Step(ended.run_id, at, shared.phase_entry(entry, at))
 
 
-def finished(execution: Execution, *allowed: str) -> Conflict:
+def finished_error(execution: Execution, *allowed: str) -> Conflict:
     """Return the error for a change of an execution whose outcome is not one of the ``allowed`` outcomes."""
     return Conflict(
         f"execution {execution.id!r} must be {' or '.join(allowed)}, it is {execution.outcome}",

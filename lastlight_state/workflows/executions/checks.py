@@ -19,9 +19,9 @@ from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure
 from lastlight_state.workflows.checks import (
     TriggerColumns,
     failure_columns,
+    fence_parameters,
     no_success,
     node_columns,
-    presented,
     trigger_columns,
 )
 from lastlight_state.workflows.executions.changes import (
@@ -37,9 +37,9 @@ from lastlight_state.workflows.executions.changes import (
 )
 from lastlight_state.workflows.executions.lists import ANY_OUTCOME, POINTER
 from lastlight_state.workflows.tables import EXECUTIONS
-from lastlight_state.workflows.words import cost_of, mirrored
+from lastlight_state.workflows.words import cost_of, float_dollars
 
-_MOST = limits_of(EXECUTIONS)
+_LIMITS = limits_of(EXECUTIONS)
 
 CHAT = "chat"
 ENDED = words.OUTCOMES - {"running"}
@@ -49,11 +49,11 @@ def new_execution(
     now: datetime, skill: str, run_id: str | None, node: NodeRef | None, options: ExecutionOptions, claim: Claim | None
 ) -> NewExecution:
     """Check the arguments of a new execution in flight and return its row."""
-    valid.group("options", options, ExecutionOptions)
-    fence = presented(claim)
+    valid.argument_group("options", options, ExecutionOptions)
+    fence = fence_parameters(claim)
     return {
-        "id": new_id() if options.id is None else valid.identifier("id", options.id, _MOST.id),
-        "skill": valid.identifier("skill", skill, _MOST.skill),
+        "id": new_id() if options.id is None else valid.identifier("id", options.id, _LIMITS.id),
+        "skill": valid.identifier("skill", skill, _LIMITS.skill),
         "started_at": now if options.started_at is None else aware_utc("started_at", options.started_at),
         "finished_at": None,
         "success": None,
@@ -65,13 +65,13 @@ def new_execution(
         "attempt": None,
         "node_state": "running",
         "at": now,
-        "workflow_run_id": valid.optional("run_id", run_id, _MOST.workflow_run_id),
+        "workflow_run_id": valid.optional("run_id", run_id, _LIMITS.workflow_run_id),
         "cached": valid.flag("cached", options.cached),
-        "vcs_pointer": valid.optional("vcs_pointer", options.vcs_pointer, _MOST.vcs_pointer),
-        "work_dir": valid.optional("work_dir", options.work_dir, _MOST.work_dir),
+        "vcs_pointer": valid.optional("vcs_pointer", options.vcs_pointer, _LIMITS.vcs_pointer),
+        "work_dir": valid.optional("work_dir", options.work_dir, _LIMITS.work_dir),
         "details": None
         if options.details is None
-        else codec.encode("details", options.details, max_bytes=_MOST.details),
+        else codec.encode("details", options.details, max_bytes=_LIMITS.details),
         "claim_epoch": fence["presented_epoch"],
         **node_columns(node),
         **fence,
@@ -103,7 +103,7 @@ def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Clai
 
 def usage_columns(usage: Usage | None) -> UsageColumns:
     """Return a checked usage report as columns, None for each figure that was not reported."""
-    usage = Usage() if usage is None else valid.group("usage", usage, Usage)
+    usage = Usage() if usage is None else valid.argument_group("usage", usage, Usage)
     counts: UsageCounts = {
         "turns": _count("turns", usage.turns),
         "input_tokens": _count("input_tokens", usage.input_tokens),
@@ -119,10 +119,10 @@ def usage_columns(usage: Usage | None) -> UsageColumns:
         **counts,
         "cost_micros": None if cost is None else cost.micros,
         "cost_picos": None if cost is None else cost.picos,
-        "cost_usd": None if cost is None else mirrored(cost),
+        "cost_usd": None if cost is None else float_dollars(cost),
         "input_includes_cache_reads": None if says_nothing else includes,
-        "model": valid.optional("usage.model", usage.model, _MOST.model),
-        "price_table": valid.optional("usage.price_table", usage.price_table, _MOST.price_table),
+        "model": valid.optional("usage.model", usage.model, _LIMITS.model),
+        "price_table": valid.optional("usage.price_table", usage.price_table, _LIMITS.price_table),
     }
 
 
@@ -130,7 +130,7 @@ def _count(name: str, value: int | None) -> int | None:
     return None if value is None else valid.number(f"usage.{name}", value, most=words.MOST_REPORTED)
 
 
-def skipped(
+def skipped_execution(
     now: datetime, skill: str, run_id: str, node: NodeRef | None, reason: str, claim: Claim | None
 ) -> NewExecution:
     """Check the arguments of a skipped execution and return its row."""
@@ -162,9 +162,9 @@ def update(
         "session_id": None if session_id is None else valid.session_id("session_id", session_id),
         "checkpoint": None
         if checkpoint is None
-        else codec.encode("checkpoint", checkpoint, max_bytes=_MOST.checkpoint),
+        else codec.encode("checkpoint", checkpoint, max_bytes=_LIMITS.checkpoint),
         **usage_columns(usage),
-        **presented(claim),
+        **fence_parameters(claim),
     }
 
 
@@ -180,10 +180,10 @@ def finish(
 ) -> Finish:
     """Check the arguments of `finish` and return the parameters of the statement that ends an execution."""
     valid.word("outcome", outcome, ENDED)
-    why = valid.optional("stop_reason", stop_reason, _MOST.stop_reason)
+    why = valid.optional("stop_reason", stop_reason, _LIMITS.stop_reason)
     ending: Ending = {"error": None, "error_detail": None, "stop_reason": why}
     if failure is not None:
-        ending = failed(outcome, failure, why)
+        ending = failure_ending(outcome, failure, why)
     row = update(execution_id, now, session_id, None, usage, claim)
     return {**row, **ending, "outcome": outcome, "success": outcome == "succeeded"}
 
@@ -194,11 +194,11 @@ def results(limits: Limits, output: str | None, details: Any) -> Row:
     if output is not None:
         also["output_text"] = valid.content("output", output, limits.output_text)
     if details is not None:
-        also["details"] = codec.encode("details", details, max_bytes=_MOST.details)
+        also["details"] = codec.encode("details", details, max_bytes=_LIMITS.details)
     return also
 
 
-def pointing(key: str | None, output: str | None, execution_id: str) -> dict[str, dict[str, Any]] | None:
+def pointer_members(key: str | None, output: str | None, execution_id: str) -> dict[str, dict[str, Any]] | None:
     """Return the change of scratch that makes ``scratch[key]`` point to an output's execution; None without a key."""
     if key is None:
         return None
@@ -207,14 +207,14 @@ def pointing(key: str | None, output: str | None, execution_id: str) -> dict[str
     return {valid.identifier("pointer", key): {POINTER: execution_id}}
 
 
-def failed(outcome: str | None, failure: Failure, why: str | None) -> Ending:
+def failure_ending(outcome: str | None, failure: Failure, why: str | None) -> Ending:
     """Return a failure as columns of an execution's end.
 
     ``outcome`` and ``why`` are the outcome and stop reason given with the failure.
     """
-    stop = valid.group("failure", failure, Failure).stop_reason
+    stop = valid.argument_group("failure", failure, Failure).stop_reason
     no_success(outcome, failure)
-    reason = valid.optional("failure.stop_reason", stop, _MOST.stop_reason)
+    reason = valid.optional("failure.stop_reason", stop, _LIMITS.stop_reason)
     if why is not None and reason is not None:
         raise InvalidValue("stop_reason", "must not be given twice: it stands in the failure too")
     return {**failure_columns(failure), "stop_reason": why or reason}
@@ -222,7 +222,7 @@ def failed(outcome: str | None, failure: Failure, why: str | None) -> Ending:
 
 def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | None) -> Overruling:
     """Check the arguments of `overrule` and return the parameters that turn a success into a failure."""
-    if valid.group("failure", failure, Failure).stop_reason not in (None, "overruled"):
+    if valid.argument_group("failure", failure, Failure).stop_reason not in (None, "overruled"):
         raise InvalidValue("failure.stop_reason", "must be 'overruled' or None")
     return {
         **failure_columns(failure),
@@ -230,20 +230,20 @@ def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | 
         "outcome": "failed",
         "execution_id": execution_id,
         "at": now,
-        **presented(claim),
+        **fence_parameters(claim),
     }
 
 
-def interrupting(now: datetime, reason: str, skill: str | None) -> Interruption:
+def interruption(now: datetime, reason: str, skill: str | None) -> Interruption:
     """Check the arguments of `interrupt`. Return the time, reason and skill."""
-    return {"at": now, "because": _reason(reason), "skill": valid.optional("skill", skill, _MOST.skill)}
+    return {"at": now, "because": _reason(reason), "skill": valid.optional("skill", skill, _LIMITS.skill)}
 
 
 def output_text(limits: Limits, execution_id: str, text: str, claim: Claim | None) -> OutputText:
     """Check an output text and return the parameters of the statement that saves it."""
     text = valid.content("text", text, limits.output_text)
-    found = valid.sought("execution_id", execution_id)
-    return {"execution_id": found, "output_text": text, **presented(claim)}
+    found = valid.lookup_text("execution_id", execution_id)
+    return {"execution_id": found, "output_text": text, **fence_parameters(claim)}
 
 
 def list_filters(
@@ -260,9 +260,9 @@ def list_filters(
     if node is not None and run_id is None:
         raise InvalidValue("node", "must not be given without a run_id")
     given: Row = {
-        "run_id": valid.optional("run_id", run_id, _MOST.workflow_run_id),
-        "trigger_id": valid.optional("trigger_id", trigger_id, _MOST.trigger_id),
-        "skill": valid.optional("skill", skill, _MOST.skill),
+        "run_id": valid.optional("run_id", run_id, _LIMITS.workflow_run_id),
+        "trigger_id": valid.optional("trigger_id", trigger_id, _LIMITS.trigger_id),
+        "skill": valid.optional("skill", skill, _LIMITS.skill),
         "node": None if node is None else node_columns(node),
         "since": None if since is None else aware_utc("since", since),
         "lost_log": {} if lost_log else None,
@@ -279,7 +279,7 @@ def _outcome_filter(outcomes: Sequence[str]) -> Row:
 
 def _reason(reason: str) -> str:
     """Return a checked reason, which must not be blank; it is stored as the error."""
-    text = valid.content("reason", reason, _MOST.error)
+    text = valid.content("reason", reason, _LIMITS.error)
     if not text.strip():
         raise InvalidValue("reason", "must not be blank")
     return text

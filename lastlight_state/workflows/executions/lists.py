@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lastlight_state.backends.sql.json import entry_of
 from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import AnyOf, bind, number, prepared
+from lastlight_state.db.rows.statements import AnyOf, bind, number, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.metrics import Metrics
@@ -23,7 +23,7 @@ from lastlight_state.workflows.executions.changes import Change
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions.statements import SUMMARY
 from lastlight_state.workflows.shared import progress, rows
-from lastlight_state.workflows.shared.executions import BY_RUN, IN_FLIGHT, OF_TRIGGER, OUTCOME, covered
+from lastlight_state.workflows.shared.executions import BY_RUN, IN_FLIGHT, OF_TRIGGER, OUTCOME, usage_covering
 from lastlight_state.workflows.shared.progress import LockedScratch, Step
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.words import LIVE, OUTCOMES
@@ -49,11 +49,11 @@ def note(unit: Unit, ended: Execution, metrics: Metrics) -> None:
     if ended.session_id is not None or not any(getattr(ended, name) for name in SPENT):
         return
 
-    def told() -> None:
+    def report_lost_log() -> None:
         metrics.count("executions_without_session")
         _log.info("execution %s used tokens but has no session id: its log cannot be found", ended.id)
 
-    unit.after_commit(told)
+    unit.after_commit(report_lost_log)
 
 
 # The pointer rule (workflows W-80): a loop's last text is the output of an execution, and scratch has the execution's
@@ -68,7 +68,7 @@ _key = bind("key", RUNS.c.id)
 _pointer = entry_of(RUNS.c.scratch, _key, member=POINTER)
 _pointed = sa.select(EXECUTIONS.c.output_text).where(EXECUTIONS.c.id == _pointer).scalar_subquery()
 #: Finds a loop's last text by the pointer in scratch. Reads one row and one column of executions.
-FIND_CARRIED = prepared(
+FIND_CARRIED = statement_of(
     sa.select(
         sa.case((_pointer.is_(None), entry_of(RUNS.c.scratch, _key, member=INLINE)), else_=_pointed).label("text")
     ).where(RUNS.c.id == sa.bindparam("run_id"))
@@ -138,7 +138,7 @@ _filters = {
 
 def _newest_first(name: str, narrow: NarrowIndex | None = None, *, few: bool = False) -> Listing[ExecutionSummary]:
     """Return a list that is found by this index."""
-    through, covering = (narrow.index, covered(narrow)) if narrow else (None, None)
+    through, covering = (narrow.index, usage_covering(narrow)) if narrow else (None, None)
     order = (_c.started_at, _c.id)
     return Listing(
         name,
@@ -159,7 +159,9 @@ _ATTEMPTS = Listing(
     order=(_c.attempt,),
     filters=_filters,
     descending=False,
-    covering=covered(NarrowIndex("uq_executions_attempt", ("workflow_run_id", "node_id", "iteration", "attempt"))),
+    covering=usage_covering(
+        NarrowIndex("uq_executions_attempt", ("workflow_run_id", "node_id", "iteration", "attempt"))
+    ),
     row=ExecutionSummary,
 )
 #: Lists by their leading filter, the narrowest first. They name their index: SQLite would otherwise scan all rows to

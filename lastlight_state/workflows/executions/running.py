@@ -19,7 +19,7 @@ from lastlight_state.workflows.executions.records import Execution
 from lastlight_state.workflows.tables import EXECUTIONS
 from lastlight_state.workflows.words import NodeState
 
-_MOST = limits_of(EXECUTIONS)
+_LIMITS = limits_of(EXECUTIONS)
 
 Ended = Literal["succeeded", "failed", "skipped", "deferred", "cancelled", "interrupted"]
 
@@ -54,9 +54,9 @@ class RunningExecution:
             "session_id": lambda key: valid.session_id("session_id", key),
             "details": lambda value: checks.results(limits, None, value),
             "outcome": lambda word: _agree(valid.word("outcome", word, checks.ENDED), self.failure, self.stop_reason),
-            "failure": lambda failure: checks.failed(self.outcome, failure, self.stop_reason),
+            "failure": lambda failure: checks.failure_ending(self.outcome, failure, self.stop_reason),
             "stop_reason": lambda word: _agree(
-                self.outcome, self.failure, valid.identifier("stop_reason", word, _MOST.stop_reason)
+                self.outcome, self.failure, valid.identifier("stop_reason", word, _LIMITS.stop_reason)
             ),
             "node_state": lambda word: (
                 valid.word("node_state", word, words.NODE_STATES),
@@ -92,7 +92,7 @@ class Steps:
 
 
 @block
-def running(steps: Steps, limits: Limits) -> Iterator[RunningExecution]:
+def execution_block(steps: Steps, limits: Limits) -> Iterator[RunningExecution]:
     """Start an execution, yield its object to the block, and end the execution when the block ends."""
     running = RunningExecution(steps.start(), limits)
     try:
@@ -144,7 +144,7 @@ def _end_raised(running: RunningExecution, error: BaseException, steps: Steps) -
 def _agree(outcome: str | None, failure: Failure | None, why: str | None) -> None:
     """Raise `InvalidValue` for a success with a failure, or a stop reason given both for the end and in the failure."""
     if failure is not None:
-        checks.failed(outcome, failure, why)
+        checks.failure_ending(outcome, failure, why)
 
 
 def failure_of(error: BaseException) -> Failure:

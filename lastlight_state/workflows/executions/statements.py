@@ -8,8 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
-from lastlight_state.db.schema.indexes import unindexed
+from lastlight_state.db.rows.statements import Statement, bind, constant, number, statement_of
+from lastlight_state.db.schema.indexes import hide_from_indexes
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
 from lastlight_state.workflows.shared.executions import (
     AT,
@@ -25,7 +25,7 @@ from lastlight_state.workflows.shared.executions import (
     duration,
 )
 from lastlight_state.workflows.shared.progress import LockedScratch
-from lastlight_state.workflows.shared.rows import FENCE, RUN_FENCE, LockedRun, locking
+from lastlight_state.workflows.shared.rows import FENCE, RUN_FENCE, LockedRun, lock_statement
 from lastlight_state.workflows.tables import EXECUTIONS, NODES, RUNS, columns_for, every_column_for
 from lastlight_state.workflows.words import UNKNOWN_TRIGGER
 
@@ -109,7 +109,7 @@ _given = [_param(name) for name in GIVEN]
 _copied = _from_run()
 
 #: Inserts an execution of a running run, with the run's trigger, repository, issue and actor.
-START = prepared(
+START = statement_of(
     sa.insert(EXECUTIONS)
     .from_select([*GIVEN, *_copied], _of_running_run(*_given, *_copied.values()))
     .returning(*COLUMNS),
@@ -132,7 +132,7 @@ _attempt_row = {
 }
 
 
-def _counted() -> sa.Executable:
+def _attempt_upsert() -> sa.Executable:
     new = insert(NODES).from_select(list(_attempt_row), _of_running_run(*_attempt_row.values()))
     first = new.excluded.last_attempt
     counted = sa.case((NODES.c.last_attempt < first, first), else_=NODES.c.last_attempt + 1)
@@ -142,15 +142,15 @@ def _counted() -> sa.Executable:
 
 #: Inserts or updates the node of an attempt and returns the attempt's number. It is one more than the node's count, or
 #: than the highest attempt of its executions, which other programs may have written without a node.
-COUNT_ATTEMPT = prepared(_counted())
+COUNT_ATTEMPT = statement_of(_attempt_upsert())
 
-START_ALONE = prepared(
+START_ALONE = statement_of(
     sa.insert(EXECUTIONS).values({name: _param(name) for name in (*GIVEN, *TRIGGER)}).returning(*COLUMNS),
     Execution,
 )
 
 
-def _grown(name: str) -> sa.ColumnElement[Any]:
+def _grown_count(name: str) -> sa.ColumnElement[Any]:
     """Return the larger of the stored count and the reported count. If no count was reported, return the stored one."""
     given, column = _param(name), _c[name]
     return sa.case((given.is_(None), column), (sa.or_(column.is_(None), column < given), given), else_=column)
@@ -173,7 +173,7 @@ def _or_kept(*names: str) -> dict[str, sa.ColumnElement[Any]]:
 
 
 USAGE: dict[str, sa.ColumnElement[Any]] = {
-    **{name: _grown(name) for name in COUNTERS},
+    **{name: _grown_count(name) for name in COUNTERS},
     **{
         name: sa.case((_costs_more, _param(name)), else_=_c[name]) for name in ("cost_micros", "cost_picos", "cost_usd")
     },
@@ -181,20 +181,20 @@ USAGE: dict[str, sa.ColumnElement[Any]] = {
 }
 
 
-def _changing(*conditions: sa.ColumnElement[bool], **sets: Any) -> Statement[Execution]:
+def _execution_update(*conditions: sa.ColumnElement[bool], **sets: Any) -> Statement[Execution]:
     changed = sa.update(EXECUTIONS).where(HERE, *conditions).values(**sets)
-    return prepared(changed.returning(*COLUMNS), Execution)
+    return statement_of(changed.returning(*COLUMNS), Execution)
 
 
-_STILL_IN_FLIGHT = unindexed(IN_FLIGHT)
+_STILL_IN_FLIGHT = hide_from_indexes(IN_FLIGHT)
 
 #: Stores usage alone, without a fence: money spent is a fact.
-REPORT = _changing(**USAGE, **_alive)
+REPORT = _execution_update(**USAGE, **_alive)
 
 #: One update statement for each set of given fields. On SQLite setting a column writes to each index that holds it,
 #: even if the value stays the same.
 UPDATES = {
-    (session, checkpoint, usage): _changing(
+    (session, checkpoint, usage): _execution_update(
         _STILL_IN_FLIGHT,
         FENCE,
         **({"session_id": _param("session_id")} if session else {}),
@@ -209,7 +209,7 @@ _finished = bind("at", _c.finished_at)
 
 #: One statement that ends an execution for each combination of output text given or not, and details given or not.
 FINISHES = {
-    (output, details): _changing(
+    (output, details): _execution_update(
         _STILL_IN_FLIGHT,
         FENCE,
         finished_at=_finished,
@@ -224,7 +224,7 @@ FINISHES = {
     for output, details in product((False, True), repeat=2)
 }
 
-OVERRULE = _changing(
+OVERRULE = _execution_update(
     sa.or_(_STILL_IN_FLIGHT, OUTCOME.element == constant("succeeded")),
     FENCE,
     finished_at=sa.func.coalesce(_c.finished_at, _finished),
@@ -236,18 +236,18 @@ OVERRULE = _changing(
     duration_ms=duration(_finished),
 )
 
-SAVE_OUTPUT = _changing(FENCE, output_text=_param("output_text"))
+SAVE_OUTPUT = _execution_update(FENCE, output_text=_param("output_text"))
 
 _run_here = sa.select(_c.workflow_run_id).where(HERE).scalar_subquery()
 
 #: Locks the run of an execution. Returns no row for an execution without a run.
-LOCK_RUN = locking(LockedRun, run=_run_here)
-LOCK_SCRATCH = locking(LockedScratch, run=_run_here)
+LOCK_RUN = lock_statement(LockedRun, run=_run_here)
+LOCK_SCRATCH = lock_statement(LockedScratch, run=_run_here)
 
-GET = prepared(sa.select(*COLUMNS).where(HERE), Execution)
-FIND_OUTPUT = prepared(sa.select(_c.output_text).where(HERE))
+GET = statement_of(sa.select(*COLUMNS).where(HERE), Execution)
+FIND_OUTPUT = statement_of(sa.select(_c.output_text).where(HERE))
 
-FIND_SESSION = prepared(
+FIND_SESSION = statement_of(
     sa.select(*COLUMNS)
     .where(_c.session_id == _param("session_id"))
     .order_by(_c.started_at.desc(), _c.id.desc())
@@ -268,8 +268,8 @@ def _phase_state(scope: sa.ColumnElement[bool]) -> sa.ColumnElement[str]:
 
 
 #: The state of a phase in a run. Returns no row for an unknown run.
-STATE_IN_RUN = prepared(
+STATE_IN_RUN = statement_of(
     sa.select(_phase_state(_c.workflow_run_id == RUNS.c.id)).where(RUNS.c.id == sa.bindparam("run_id"))
 )
 
-STATE_OF_TRIGGER = prepared(sa.select(_phase_state(OF_TRIGGER)))
+STATE_OF_TRIGGER = statement_of(sa.select(_phase_state(OF_TRIGGER)))

@@ -14,7 +14,7 @@ from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.lists.pages import damaged_row
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Family, Row, RowT, constant, number, prepared
+from lastlight_state.db.rows.statements import Family, Row, RowT, constant, number, statement_of
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import FoundRows, Unit
 from lastlight_state.errors import CorruptData
@@ -31,7 +31,7 @@ from lastlight_state.workflows.health.state import (
 )
 from lastlight_state.workflows.shared.claims import LEASE_END
 from lastlight_state.workflows.shared.executions import IN_FLIGHT, label_of
-from lastlight_state.workflows.shared.questions import pending
+from lastlight_state.workflows.shared.questions import is_pending
 from lastlight_state.workflows.shared.rows import BY_LIVE_STATUS, live_covering
 from lastlight_state.workflows.shared.workers import UNSERVED, Workforce, read_workforce
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, REQUESTS, RUNS, TRANSITIONS
@@ -87,7 +87,7 @@ _READ = {
 _STORED = (_READ.get(name, RUNS.c[name]) for name in STORED)
 _SHOWN: tuple[sa.ColumnElement[Any], ...] = (RUNS.c.id, RUNS.c.trigger_id, *_STORED, _status_since, _disabled_since)
 
-ONE = prepared(sa.select(*_SHOWN).where(RUNS.c.id == sa.bindparam("run_id")))
+ONE = statement_of(sa.select(*_SHOWN).where(RUNS.c.id == sa.bindparam("run_id")))
 MANY = Family("run", lambda ids: sa.select(*_SHOWN).where(RUNS.c.id.in_(ids)))
 #: Live runs: one range of an index for each live status, so ended runs cost nothing.
 LIVE = Listing(
@@ -116,7 +116,7 @@ def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any], name:
             sa.func.count().over(**of_run).label("count"),
             sa.func.min(table.c.expires_at).over(**of_run).label("first_expiry"),
             sa.func.row_number().over(order_by=(asked_at, table.c.id), **of_run).label("place"),
-        ).where(run_id.in_(ids), pending(table))
+        ).where(run_id.in_(ids), is_pending(table))
         found = through(placed, table, index).subquery()
         shown = (column for column in found.c if column.name != "place")
         return sa.select(*shown).where(found.c.place == number(1))
@@ -178,11 +178,11 @@ class Health(Repository):
         """
         ids = valid.several("run_ids", run_ids)
         valid.at_most("run_ids", ids, 500)
-        sought = [valid.sought("run_ids", run_id) for run_id in ids]
+        sought = [valid.lookup_text("run_ids", run_id) for run_id in ids]
         now = self._now()
 
         def work(unit: Unit) -> dict[str, RunState]:
-            rows = unit.passing(unit.readable(*MANY.of(sought)).rows)
+            rows = unit.without_damaged(unit.rows_or_errors(*MANY.of(sought)).rows)
             facts = zip(rows, _facts(unit, rows, now), strict=True)
             return {row["id"]: derive(found, now) for row, found in facts if isinstance(found, Facts)}
 
@@ -203,7 +203,7 @@ class Health(Repository):
         def work(unit: Unit) -> Page[UnhealthyRun]:
             page = LIVE.page(unit, limit=limit, page_token=page_token, given=given)
             found = [*zip(page.items, _facts(unit, page.items, now), strict=True)]
-            judged = [_judged(row, facts, now) for row, facts in found if isinstance(facts, Facts)]
+            judged = [_unhealthy_run(row, facts, now) for row, facts in found if isinstance(facts, Facts)]
             damaged = [damaged_row(facts) for _, facts in found if isinstance(facts, CorruptData)]
             return Page(
                 items=tuple(run for run in judged if run.state.unhealthy),
@@ -222,10 +222,10 @@ def _facts(unit: Unit, rows: Sequence[Row], now: datetime) -> list[Facts | Corru
     damaged: dict[str, CorruptData] = {}
     questions: dict[str, tuple[PendingQuestions, ...]] = {}
     for family in QUESTIONS:
-        for found in _sound(unit.readable(*family.of(ids)), damaged):
+        for found in _sound(unit.rows_or_errors(*family.of(ids)), damaged):
             run_id = found["run_id"]
             questions[run_id] = (*questions.get(run_id, ()), _questions(found))
-    silent = dict(_sound(unit.readable(*SILENT.of(ids)), damaged))
+    silent = dict(_sound(unit.rows_or_errors(*SILENT.of(ids)), damaged))
     facts = [
         damaged.get(row["id"]) or _facts_of(row, silent.get(row["id"]), questions.get(row["id"], ())) for row in rows
     ]
@@ -272,7 +272,7 @@ def _questions(found: Row) -> PendingQuestions:
     )
 
 
-def _judged(row: Row, facts: Facts, now: datetime) -> UnhealthyRun:
+def _unhealthy_run(row: Row, facts: Facts, now: datetime) -> UnhealthyRun:
     return UnhealthyRun(
         id=row["id"],
         workflow_name=row["workflow_name"],

@@ -140,7 +140,7 @@ def derive(facts: Facts, now: datetime, owner_alive: OwnerAlive | None = None) -
     owner = facts.claim_owner if abandoned else None
     busy = owner is not None and owner_alive is not None and bool(owner_alive(owner))
     state = _state(facts, now, abandoned=abandoned, busy=busy)
-    blocked = _blocked(facts, now, state)
+    blocked = _blocker(facts, now, state)
     if facts.shortage is not None and not busy:
         state = state if state in _KEPT else "waiting_worker"
         since = free_since(facts, now)
@@ -217,7 +217,7 @@ def _running_state(facts: Facts, *, abandoned: bool, busy: bool) -> str:
     return "running"
 
 
-def _blocked(facts: Facts, now: datetime, state: str) -> Blocked | None:
+def _blocker(facts: Facts, now: datetime, state: str) -> Blocked | None:
     if state in ("queued", "delayed"):
         return _blocked_in_queue(facts, state)
     if facts.status == "paused":
@@ -269,8 +269,8 @@ def _complaints(facts: Facts, now: datetime, lost: bool) -> tuple[tuple[str, boo
         ("lease_expired", lost and facts.claim_owner is not None),
         ("never_claimed", lost and facts.claim_owner is None),
         ("restart_limit", lost and not free and facts.restart_count >= facts.max_restarts),
-        ("deadline_passed", live and _reached(facts.deadline_at, now)),
-        ("gate_expired", live and any(_reached(each.first_expiry, now) for each in facts.questions)),
+        ("deadline_passed", live and _is_reached(facts.deadline_at, now)),
+        ("gate_expired", live and any(_is_reached(each.first_expiry, now) for each in facts.questions)),
         ("cancel_ignored", running and _silent(facts.cancel_requested_at, now, CANCEL_PATIENCE)),
         ("execution_silent", running and _silent(facts.silent_since, now, EXECUTION_PATIENCE)),
         ("stuck_paused", facts.status == "paused" and _is_stuck(facts)),
@@ -296,7 +296,7 @@ def _ahead(moment: datetime | None, now: datetime) -> bool:
     return moment is not None and moment > now
 
 
-def _reached(moment: datetime | None, now: datetime) -> bool:
+def _is_reached(moment: datetime | None, now: datetime) -> bool:
     return moment is not None and moment <= now
 
 

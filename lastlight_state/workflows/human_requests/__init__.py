@@ -24,7 +24,7 @@ from lastlight_state.workflows.human_requests.statements import RequestAnswer
 from lastlight_state.workflows.questions.repository import Opening, QuestionRepository
 from lastlight_state.workflows.tables import REQUESTS, TRANSITIONS
 
-_MOST, _TRANSITION = limits_of(REQUESTS), limits_of(TRANSITIONS)
+_LIMITS, _TRANSITION = limits_of(REQUESTS), limits_of(TRANSITIONS)
 
 
 class HumanRequests(QuestionRepository[HumanRequest]):
@@ -40,7 +40,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         other content raises `AlreadyExists`. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `InvalidValue`
         for an invalid question, `MisuseError` for a form without the extra ``forms``.
         """
-        return self._beside(self._asked(run_id, question, blocks_run=False), claim)
+        return self._beside(self._request_opening(run_id, question, blocks_run=False), claim)
 
     def pause(
         self,
@@ -55,7 +55,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
 
         The claim ends: nobody holds a paused run. Errors and repeats are those of `create`; an error stores nothing.
         """
-        return self._pausing(self._asked(run_id, question, blocks_run=True), marker, scratch, claim)
+        return self._open_with_pause(self._request_opening(run_id, question, blocks_run=True), marker, scratch, claim)
 
     def answer(self, request_id: str, response: Any, *, by: str | None = None) -> AnsweredRequest:
         """Answer a request with JSON of at most 64 KiB. Its run goes on once no question blocks it.
@@ -68,7 +68,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         `AlreadyAnswered` with the winner. An expired or cancelled request raises `Conflict` ``request_expired`` or
         ``request_cancelled``.
         """
-        now, responder = self._now(), valid.optional("by", by, _MOST.answered_by)
+        now, responder = self._now(), valid.optional("by", by, _LIMITS.answered_by)
         asked = self._reading(lambda unit: sql.QUESTIONS.get(unit, request_id))
         text = checks.response(asked, response)  # before the lock: a large form takes its time
         answer = RequestAnswer(request_id, text, responder, now)
@@ -105,9 +105,9 @@ class HumanRequests(QuestionRepository[HumanRequest]):
 
     def find(self, request_id: str) -> HumanRequest | None:
         """Return the whole request as `get` does, or None for an unknown id."""
-        key = valid.sought("request_id", request_id)
+        key = valid.lookup_text("request_id", request_id)
         found = self._reading(lambda unit: sql.QUESTIONS.find(unit, key))
-        return None if found is None else self._seen(found)
+        return None if found is None else self._current_question(found)
 
     def list_for_run(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[HumanRequestSummary]:
         """Return a page of the requests of a run in every status, oldest first, overdue ones as expired.
@@ -133,7 +133,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         """Return the number of requests in the inbox."""
         return self._count_open(sql.INBOX)
 
-    def _asked(self, run_id: str, question: Question, *, blocks_run: bool) -> Opening[HumanRequest]:
+    def _request_opening(self, run_id: str, question: Question, *, blocks_run: bool) -> Opening[HumanRequest]:
         now = self._now()
         row = checks.new_request(run_id, question, now, blocks_run=blocks_run)
         return Opening(sql.QUESTIONS, row, run_id, now)

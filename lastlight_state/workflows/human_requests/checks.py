@@ -15,7 +15,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue, MisuseError
-from lastlight_state.keys import escaped
+from lastlight_state.keys import escape_part
 from lastlight_state.lazy import load
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import NodeRef, Question
@@ -110,14 +110,14 @@ def _check_references(where: str, schema: Any) -> None:
             raise InvalidValue(where, f"$schema must be {_DIALECT} or missing")
         waiting += [(each, resolver.in_subresource(each)) for each in resource.subresources()]
         for reference in (contents[keyword] for keyword in _REFERENCES if keyword in contents):
-            found = _resolved(where, resolver, reference)
+            found = _resolve_reference(where, resolver, reference)
             if id(found.contents) not in sound:
                 _check_draft(where, found.contents)
             sound.add(id(found.contents))
             waiting.append((make(found.contents), found.resolver))
 
 
-def _resolved(where: str, resolver: Any, reference: str) -> Any:
+def _resolve_reference(where: str, resolver: Any, reference: str) -> Any:
     _, referencing = _libraries()
     try:
         return resolver.lookup(reference)
@@ -130,18 +130,18 @@ def _validator(schema: Any) -> Any:
     """Return a validator of a schema. It loads no other document and raises `_TooMuch` after `MOST_STEPS`."""
     jsonschema, referencing = _libraries()
     draft, left = jsonschema.Draft202012Validator, [MOST_STEPS]
-    limited = {name: _limited(name, check, left) for name, check in draft.VALIDATORS.items()}
-    return jsonschema.validators.extend(draft, limited)(_undeclared(schema), registry=referencing.Registry())
+    limited = {name: _limit_check(name, check, left) for name, check in draft.VALIDATORS.items()}
+    return jsonschema.validators.extend(draft, limited)(_strip_dialect(schema), registry=referencing.Registry())
 
 
-def _limited(keyword: str, check: Callable[..., Any], left: list[int]) -> Callable[..., Any]:
-    def checked(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+def _limit_check(keyword: str, check: Callable[..., Any], left: list[int]) -> Callable[..., Any]:
+    def check_within_limit(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         left[0] -= _cost(keyword, value, instance)
         if left[0] < 0:
             raise _TooMuch
         return check(validator, value, instance, schema)
 
-    return checked
+    return check_within_limit
 
 
 def _cost(keyword: str, value: Any, instance: Any) -> int:
@@ -154,14 +154,14 @@ def _cost(keyword: str, value: Any, instance: Any) -> int:
     return many
 
 
-def _undeclared(schema: Any) -> Any:
+def _strip_dialect(schema: Any) -> Any:
     """Return the schema without its ``$schema`` members.
 
     With them, jsonschema would use validators that have no step limit.
     """
     if isinstance(schema, dict):
-        return {name: _undeclared(part) for name, part in schema.items() if (name, part) != ("$schema", _DIALECT)}
-    return [_undeclared(part) for part in schema] if isinstance(schema, list) else schema
+        return {name: _strip_dialect(part) for name, part in schema.items() if (name, part) != ("$schema", _DIALECT)}
+    return [_strip_dialect(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def _unusable() -> tuple[type[Exception], ...]:
@@ -195,7 +195,7 @@ def _keyword_text(keyword: str | None, value: Any) -> str:
     return f"does not satisfy {keyword}: {codec.encode_sound(value).decode()[:_LONGEST_VALUE]}"
 
 
-_MOST = limits_of(REQUESTS)
+_LIMITS = limits_of(REQUESTS)
 
 
 class NewRequest(TypedDict):
@@ -217,12 +217,12 @@ class NewRequest(TypedDict):
 
 def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: bool) -> NewRequest:
     """Return the row of a new request, after checking the question and, for a form, its schema."""
-    valid.group("question", question, Question)
-    valid.group("question.node", question.node, NodeRef)
+    valid.argument_group("question", question, Question)
+    valid.argument_group("question.node", question.node, NodeRef)
     kind = valid.word("question.kind", question.kind, words.HUMAN_KINDS)
-    node_id = valid.identifier("question.node.node_id", question.node.node_id, _MOST.node_id)
+    node_id = valid.identifier("question.node.node_id", question.node.node_id, _LIMITS.node_id)
     iteration = valid.number("question.node.iteration", question.node.iteration)
-    own_id = None if question.id is None else valid.identifier("question.id", question.id, _MOST.id)
+    own_id = None if question.id is None else valid.identifier("question.id", question.id, _LIMITS.id)
     return {
         "id": own_id or default_id(run_id, NodeRef(node_id, iteration)),
         "run_id": run_id,
@@ -241,15 +241,15 @@ def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: b
 
 def default_id(run_id: str, node: NodeRef) -> str:
     """Return the default id of a node's request: run, node and iteration, or the SHA-256 of that if it is too long."""
-    run = escaped(valid.content("run_id", run_id, _MOST.response), ":")
+    run = escape_part(valid.content("run_id", run_id, _LIMITS.response), ":")
     plain = f"human:{run}:{node.node_id}:{node.iteration}"  # a node may have colons: the run before it has none
     data = plain.encode()
-    return plain if len(data) <= _MOST.id else hashlib.sha256(data).hexdigest()
+    return plain if len(data) <= _LIMITS.id else hashlib.sha256(data).hexdigest()
 
 
 def response(request: HumanRequest, given: Any) -> str:
     """Return the response as JSON text. Raises `InvalidValue` if it does not fit the kind of the request."""
-    text = codec.encode("response", given, max_bytes=_MOST.response)
+    text = codec.encode("response", given, max_bytes=_LIMITS.response)
     check = _ANSWERS.get(request.kind)
     if check is None:
         raise InvalidValue("response", f"a request of kind {request.kind!r:.80} cannot be answered by this version")
@@ -260,13 +260,13 @@ def response(request: HumanRequest, given: Any) -> str:
 def inbox_filters(run_id: str | None, kind: str | None) -> Row:
     """Check the filters of the inbox of requests and return them."""
     return {
-        "run_id": valid.optional("run_id", run_id, _MOST.run_id),
+        "run_id": valid.optional("run_id", run_id, _LIMITS.run_id),
         "kind": None if kind is None else valid.word("kind", kind, words.HUMAN_KINDS),
     }
 
 
 def _prompt(prompt: str) -> str:
-    text = valid.content("question.prompt", prompt, _MOST.prompt)
+    text = valid.content("question.prompt", prompt, _LIMITS.prompt)
     if not text.strip():
         raise InvalidValue("question.prompt", "must not be blank")
     return text
@@ -278,7 +278,7 @@ def _options(kind: str, options: Any) -> str | None:
         return None
     if not options:
         raise InvalidValue("question.options", "must not be empty: a select needs options")
-    return codec.encode("question.options", valid.several("question.options", options), max_bytes=_MOST.options)
+    return codec.encode("question.options", valid.several("question.options", options), max_bytes=_LIMITS.options)
 
 
 def _schema(kind: str, schema: Any) -> str | None:
@@ -287,7 +287,7 @@ def _schema(kind: str, schema: Any) -> str | None:
         return None
     if schema is None:
         raise InvalidValue("question.schema", "missing: a form needs a schema")
-    text = codec.encode("question.schema", schema, max_bytes=_MOST.schema)
+    text = codec.encode("question.schema", schema, max_bytes=_LIMITS.schema)
     check_schema("question.schema", codec.decode(text))
     return text
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from lastlight_state import codec
 from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import bind, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict
 from lastlight_state.workflows import words
@@ -70,7 +70,7 @@ QUESTIONS = QuestionRows(
 )
 
 #: Clears the answer of a request and makes the request pending again.
-REOPEN = prepared(
+REOPEN = statement_of(
     sa.update(REQUESTS)
     .where(REQUESTS.c.id == sa.bindparam("request_id"))
     .values(
@@ -126,7 +126,7 @@ class RequestAnswer:
 
 def record(unit: Unit, answer: RequestAnswer) -> AnsweredRequest:
     """Store an answer and let the run go on. A repeated answer changes nothing and returns the stored request."""
-    row, request = QUESTIONS.locked(unit, answer.request_id)
+    row, request = QUESTIONS.lock_run_of(unit, answer.request_id)
     if not QUESTIONS.takes(request, answer.at, repeated=lambda: _is_same(request, answer)):
         return AnsweredRequest.of({"request": request, "run": rows.get(unit, row.id), "repeated": True})
     rows.expect(row, words.LIVE)
@@ -135,7 +135,7 @@ def record(unit: Unit, answer: RequestAnswer) -> AnsweredRequest:
         "at": answer.at,
         "source": "responder",
         "actor": answer.by,
-        "detail": _told(request, "answered"),
+        "detail": _transition_detail(request, "answered"),
     }
     run = repository.go_on(unit, row, said, reason=words.QUESTION_ANSWERED)
     return AnsweredRequest.of({"request": answered, "run": run, "repeated": False})
@@ -143,7 +143,7 @@ def record(unit: Unit, answer: RequestAnswer) -> AnsweredRequest:
 
 def reopen(unit: Unit, request_id: str, reason: str, at: datetime, claim: Claim | None) -> HumanRequest:
     """Clear the answer of a request and let its node wait again."""
-    row, request = QUESTIONS.locked(unit, request_id)
+    row, request = QUESTIONS.lock_run_of(unit, request_id)
     rows.check(row, claim)
     rows.expect(row, ("running", "paused"))
     if request.status != "answered":
@@ -157,13 +157,13 @@ def reopen(unit: Unit, request_id: str, reason: str, at: datetime, claim: Claim 
     QUESTIONS.hold_node(unit, reopened, at)
     transitions.move(
         unit, transitions.QUESTION, row, row.status, reason=words.QUESTION_ASKED, at=at, source="engine",
-        detail=_told(request, "asked again"), presented_epoch=claim.epoch if claim else None,
+        detail=_transition_detail(request, "asked again"), presented_epoch=claim.epoch if claim else None,
     )  # fmt: skip
     return reopened
 
 
-def _told(request: HumanRequest, happened: str) -> str:
-    return QUESTIONS.told(request, happened)
+def _transition_detail(request: HumanRequest, happened: str) -> str:
+    return QUESTIONS.transition_detail(request, happened)
 
 
 def _is_same(request: HumanRequest, answer: RequestAnswer) -> bool:

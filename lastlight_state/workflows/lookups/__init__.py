@@ -14,7 +14,7 @@ from lastlight_state.db.lists import pages
 from lastlight_state.db.lists.pages import Window, keyed_rows, map_page, split_damaged, window
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import bind, constant, number, prepared
+from lastlight_state.db.rows.statements import bind, constant, number, statement_of
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows import repos
@@ -50,20 +50,22 @@ _node = (bind("node_id", NODES.c.node_id), bind("iteration", NODES.c.iteration))
 
 
 #: The last attempts at a node, each with the number of all as ``attempt_count``.
-ATTEMPTS = prepared(
+ATTEMPTS = statement_of(
     sa.select(*SUMMARY, sa.func.count().over().label("attempt_count"))
     .where(_e.workflow_run_id == _run_id, _e.node_id == _node[0], _e.iteration == _node[1])
     .order_by(_e.attempt.desc())
     .limit(number(500))
 )
-LATEST_ITERATION = prepared(
+LATEST_ITERATION = statement_of(
     sa.select(sa.func.max(NODES.c.iteration).label("iteration")).where(
         NODES.c.run_id == _run_id, NODES.c.node_id == _node[0]
     )
 )
 
 
-def _asked(table: sa.Table, kind: str, run_id: str, asked_at: str, answered: tuple[str, str]) -> sa.Select[Any]:
+def _question_select(
+    table: sa.Table, kind: str, run_id: str, asked_at: str, answered: tuple[str, str]
+) -> sa.Select[Any]:
     c = table.c
     columns = {"id": c.id, "status": c.status, "asked_at": c[asked_at], "expires_at": c.expires_at}
     columns |= {"answered_at": c[answered[0]], "answered_by": c[answered[1]]}
@@ -74,10 +76,10 @@ def _asked(table: sa.Table, kind: str, run_id: str, asked_at: str, answered: tup
 
 
 _waits = sa.union_all(
-    _asked(APPROVALS, "approval", "workflow_run_id", "created_at", ("responded_at", "responded_by")),
-    _asked(REQUESTS, "human_request", "run_id", "requested_at", ("answered_at", "answered_by")),
+    _question_select(APPROVALS, "approval", "workflow_run_id", "created_at", ("responded_at", "responded_by")),
+    _question_select(REQUESTS, "human_request", "run_id", "requested_at", ("answered_at", "answered_by")),
 ).subquery()
-WAITS = prepared(
+WAITS = statement_of(
     sa.select(*_waits.c).order_by(_waits.c.asked_at.desc(), _waits.c.id.desc()).limit(number(100)), TaskWait
 )
 
@@ -130,7 +132,7 @@ class Lookups(Repository):
         With ``"oldest"`` and the live statuses: the live run that started first. Reads all runs of the trigger that
         have these statuses.
         """
-        found = statements.filled(statements.of_trigger(trigger_id, workflow_names, statuses))
+        found = statements.given_filters(statements.of_trigger(trigger_id, workflow_names, statuses))
         valid.word("order", order, sql.ORDERS)
         if found is None:
             return None
@@ -142,7 +144,7 @@ class Lookups(Repository):
         self, trigger_id: str, names: Sequence[str], *, statuses: Sequence[RunStatus] | None = None
     ) -> dict[str, RunSummary]:
         """Return by workflow name the newest run of a trigger in each of these workflows (at most 50) that has one."""
-        found = statements.filled(statements.of_trigger(trigger_id, names, statuses))
+        found = statements.given_filters(statements.of_trigger(trigger_id, names, statuses))
         if found is None:
             return {}
         statement, values = sql.latest_by_workflow(found[0]), found[1]
@@ -166,7 +168,7 @@ class Lookups(Repository):
         """
         values = {"run_id": run_id, "most": valid.number("limit", limit, least=1, most=statements.MOST_ANCESTORS)}
         chain: dict[str, RunAncestor] = {}
-        for ancestor in self._all(sql.ANCESTORS, values):
+        for ancestor in self._list_rows(sql.ANCESTORS, values):
             if ancestor.id in chain:
                 break
             chain[ancestor.id] = ancestor
@@ -183,11 +185,11 @@ class Lookups(Repository):
 
     def count(self, which: RunFilter = NO_FILTER, *, at_most: int = 10_000) -> Count:
         """Return the number of runs that pass the filter. Counting stops at ``at_most`` (1 to 1,000,000) runs."""
-        found = statements.filled(statements.counted(which))
+        found = statements.given_filters(statements.count_filters(which))
         valid.number("at_most", at_most, least=1, most=statements.MOST_COUNTED)
         if found is None:
             return Count(value=0, exact=True)
-        statement, values = sql.counting(found[0]), {**found[1], "most": at_most + 1}
+        statement, values = sql.count_statement(found[0]), {**found[1], "most": at_most + 1}
         runs = int(self._value(statement, values))
         return Count(value=min(runs, at_most), exact=runs <= at_most)
 
@@ -201,7 +203,9 @@ class Lookups(Repository):
 
         def read(unit: Unit) -> Window[tuple[str]]:
             asked = {"after": after}
-            return window(lambda size: keyed_rows(unit.readable(sql.NAMES, {**asked, "most": size}), ["name"]), limit)
+            return window(
+                lambda size: keyed_rows(unit.rows_or_errors(sql.NAMES, {**asked, "most": size}), ["name"]), limit
+            )
 
         return map_page(self._reading(read).page(_NAMES), lambda row: row[0])
 
@@ -213,8 +217,8 @@ class Lookups(Repository):
         """
         valid.page_limit(limit)
         after = tuple(pages.key(_REPOS, page_token, (str, str)) or ("", ""))
-        rows, damaged = split_damaged(self._reading(lambda unit: unit.readable(sql.REPOS).rows))
-        found = _folded(rows)
+        rows, damaged = split_damaged(self._reading(lambda unit: unit.rows_or_errors(sql.REPOS).rows))
+        found = _merge_repos(rows)
         page = [found[key] for key in sorted(found) if key > after][: limit + 1]
         last = page[limit - 1] if len(page) > limit else None
         token = pages.encode_token(_REPOS, [last.owner or "", last.repo]) if last else None
@@ -225,11 +229,11 @@ class Lookups(Repository):
 
         Groups of runs whose workflow or status cannot be read are logged and left out.
         """
-        values = {**repos.owned(owner, repo)["owned_repo"], "since": aware_utc("since", since)}
-        found, _ = self._reading(lambda unit: unit.sound(sql.ACTIVITY, values))
+        values = {**repos.owner_filter(owner, repo)["owned_repo"], "since": aware_utc("since", since)}
+        found, _ = self._reading(lambda unit: unit.readable_rows(sql.ACTIVITY, values))
         return tuple(found)
 
-    def _ended(self, run_ids: Collection[str]) -> dict[str, bool]:
+    def _ended_flags(self, run_ids: Collection[str]) -> dict[str, bool]:
         """Map each of these run ids to True if the run has ended, else to False. Leaves out unknown runs."""
         wanted = as_list([{"run_id": run_id} for run_id in run_ids])
         found = self._reading(lambda unit: unit.rows(sql.STATUSES, {"runs": wanted}))
@@ -251,10 +255,10 @@ class Lookups(Repository):
         """
         ids = valid.several("run_ids", run_ids)
         valid.at_most("run_ids", ids, 500)
-        sought = [valid.sought("run_ids", run_id) for run_id in ids]
+        sought = [valid.lookup_text("run_ids", run_id) for run_id in ids]
         if not sought:
             return {}
-        found, _ = self._reading(lambda unit: unit.sound(*sql.ENDS.of(sought)))
+        found, _ = self._reading(lambda unit: unit.readable_rows(*sql.ENDS.of(sought)))
         errors = {run_id: first_line(detail) for run_id, detail in found}
         return {run_id: error for run_id, error in errors.items() if error}
 
@@ -269,7 +273,7 @@ class Lookups(Repository):
         return self._page(sql.SEARCH, given, limit, page_token)
 
 
-def _folded(rows: Sequence[StoredRepo]) -> dict[tuple[str, str], RepoRuns]:
+def _merge_repos(rows: Sequence[StoredRepo]) -> dict[tuple[str, str], RepoRuns]:
     """Return the repositories by owner and name, with both ways to store them added up."""
     found: dict[tuple[str, str], RepoRuns] = {}
     for stored_owner, stored_repo, count, last in rows:

@@ -25,11 +25,11 @@ from lastlight_state.db.rows.statements import (
     constant,
     every_column_of,
     number,
-    padded,
-    prepared,
+    padded_parameters,
     size_for,
+    statement_of,
 )
-from lastlight_state.db.rows.writes import listed, shaped
+from lastlight_state.db.rows.writes import cache_statements, elements_table
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import AmongFew, through
 from lastlight_state.errors import InvalidValue
@@ -46,7 +46,7 @@ from lastlight_state.workflows.tables import EXECUTIONS, RUNS, TRANSITIONS
 #
 # These queries need no order, so a filter of several values is a single condition.
 
-_MOST = limits_of(RUNS)
+_LIMITS = limits_of(RUNS)
 
 #: The names of a query's filters, each with its number of parameters. Each shape has a compiled statement.
 FilterShape: TypeAlias = tuple[tuple[str, int], ...]
@@ -73,7 +73,7 @@ def conditions(shape: FilterShape) -> list[sa.ColumnElement[bool]]:
     return [AnyOf(name, _SEVERAL[name], size).condition if size else _ONE[name] for name, size in shape]
 
 
-def filled(given: Mapping[str, Any]) -> tuple[FilterShape, Row] | None:
+def given_filters(given: Mapping[str, Any]) -> tuple[FilterShape, Row] | None:
     """Return the shape and parameters of the filters that were given.
 
     Return None if one is an empty sequence, so that nothing can match.
@@ -92,21 +92,21 @@ def filled(given: Mapping[str, Any]) -> tuple[FilterShape, Row] | None:
         valid.at_most(name, value, MOST_VALUES)
         size = size_for(len(value))
         shape.append((name, size))
-        values |= padded(name, value, size)
+        values |= padded_parameters(name, value, size)
     return tuple(shape), values
 
 
 def of_trigger(trigger_id: str, workflow_names: Sequence[str] | None, statuses: Sequence[str] | None) -> Row:
     """Check the filters of runs of a trigger and return them."""
     given = shared.list_filters(statuses, workflow_names, None, None)
-    return {"trigger_id": valid.identifier("trigger_id", trigger_id, _MOST.trigger_id), **given}
+    return {"trigger_id": valid.identifier("trigger_id", trigger_id, _LIMITS.trigger_id), **given}
 
 
-def counted(which: RunFilter) -> Row:
+def count_filters(which: RunFilter) -> Row:
     """Check the filters of `count`. Return them."""
-    valid.group("filter", which, RunFilter)
+    valid.argument_group("filter", which, RunFilter)
     given = shared.list_filters(which.statuses, which.workflow_names, which.repo, which.since, which.until)
-    trigger_id = valid.optional("trigger_id", which.trigger_id, _MOST.trigger_id)
+    trigger_id = valid.optional("trigger_id", which.trigger_id, _LIMITS.trigger_id)
     return {"trigger_id": trigger_id, **given}
 
 
@@ -148,7 +148,7 @@ def _beside(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
     return _TRIGGERED.select(shown, conditions(shape))
 
 
-@shaped
+@cache_statements
 def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> Statement[RunSummary]:
     """Return the first run of a trigger in this order."""
     plain, beside = (
@@ -157,7 +157,7 @@ def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> State
     return Statement(plain, beside, row=RunSummary)
 
 
-@shaped
+@cache_statements
 def latest_by_workflow(shape: FilterShape) -> Statement[RunSummary]:
     """Return the newest run of a trigger in each of its workflows."""
     plain, beside = (_newest_of_each(runs, shape) for runs in (_of_trigger, _beside))
@@ -170,12 +170,12 @@ def _newest_of_each(runs: Callable[..., sa.Select[Any]], shape: FilterShape) -> 
     return sa.select(*(placed.c[column.name] for column in RUN_SUMMARY)).where(placed.c.place == number(1))
 
 
-@shaped
-def counting(shape: FilterShape) -> Statement:
+@cache_statements
+def count_statement(shape: FilterShape) -> Statement:
     """Return how many runs there are, up to ``:most``."""
     counted = sa.select(number(1).label("one")).select_from(RUNS).where(*conditions(shape))
     found = counted.limit(bind("most", _c.restart_count)).subquery()
-    return prepared(sa.select(sa.func.count().label("runs")).select_from(found))
+    return statement_of(sa.select(sa.func.count().label("runs")).select_from(found))
 
 
 CHILDREN = Listing(
@@ -200,7 +200,7 @@ _chain = _self.union_all(
     )
 )
 #: A run and its ancestors. A cycle repeats up to ``:most`` rows; the reader stops at a repeated id.
-ANCESTORS = prepared(
+ANCESTORS = statement_of(
     sa.select(*columns_of(RunAncestor, RUNS), _chain.c.depth)
     .join_from(_chain, RUNS, _c.id == _chain.c.id)
     .order_by(_chain.c.depth),
@@ -227,13 +227,13 @@ def _smallest_after(name: Any) -> sa.Select[Any]:
 _first = _smallest_after(bind("after", _c.workflow_name)).cte(recursive=True)
 _names = _first.union_all(sa.select(_smallest_after(_first.c.name).scalar_subquery()).where(_first.c.name.is_not(None)))
 #: Steps from name to name by their index, however many runs each has.
-NAMES: Statement[tuple[str]] = prepared(
+NAMES: Statement[tuple[str]] = statement_of(
     sa.select(_names.c.name).where(_names.c.name.is_not(None)).limit(sa.bindparam("most", type_=sa.Integer)),
     tuple,
 )
 
 #: Reads an index of all runs once, because it counts them.
-REPOS: Statement[StoredRepo] = prepared(
+REPOS: Statement[StoredRepo] = statement_of(
     through(sa.select(_c.owner, _c.repo), RUNS, "ix_workflow_runs_repo")
     .add_columns(sa.func.count().label("runs"), sa.func.max(_c.started_at).label("last_run_at"))
     .where(_c.repo.is_not(None))
@@ -254,7 +254,7 @@ _active = sa.union_all(
     _runs_of_repo(_c.owner.is_(None), _c.repo == bind("qualified", _c.repo)),
 ).subquery()
 #: The runs of a repository by workflow and status. Each of the two ways to store it is one range of the index.
-ACTIVITY = prepared(
+ACTIVITY = statement_of(
     sa.select(_active.c.workflow_name, _active.c.status, sa.func.count().label("runs"))
     .group_by(_active.c.workflow_name, _active.c.status)
     .order_by(_active.c.workflow_name, _active.c.status),
@@ -279,9 +279,9 @@ SEARCH = Listing(
     row=ExecutionSummary,
 )
 
-_wanted = listed("runs")
+_wanted = elements_table("runs")
 #: The statuses of runs by their ids.
-STATUSES: Statement[tuple[str, str]] = prepared(
+STATUSES: Statement[tuple[str, str]] = statement_of(
     sa.select(RUNS.c.id, RUNS.c.status).where(AmongFew(RUNS.c.id, sa.select(member_of(_wanted.c.value, "run_id")))),
     tuple,
 )

@@ -25,7 +25,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue, NotFound, StaleVersion, StateError
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim, NodePut, NodeRef, Wait
-from lastlight_state.workflows.checks import FenceParameters, NodeColumns, node_columns, presented
+from lastlight_state.workflows.checks import FenceParameters, NodeColumns, fence_parameters, node_columns
 from lastlight_state.workflows.nodes import statements as sql
 from lastlight_state.workflows.nodes.statements import ANY_STATE, FIELDS
 from lastlight_state.workflows.records import Node
@@ -35,7 +35,7 @@ from lastlight_state.workflows.words import NodeState
 
 # Checks of the arguments of `nodes`, before any statement.
 
-_MOST = limits_of(NODES)
+_LIMITS = limits_of(NODES)
 
 #: The most nodes that one call puts.
 MOST_NODES = 1_000
@@ -84,7 +84,7 @@ def puts(run_id: str, nodes: Sequence[NodePut], now: datetime, claim: Claim | No
         f"kept_{field}": _text([node_columns(put.node) for put in nodes if getattr(put, field) is UNSET])
         for field in FIELDS
     }
-    return {"run_id": run_id, "at": now, "nodes": _text(rows), **kept, **presented(claim)}
+    return {"run_id": run_id, "at": now, "nodes": _text(rows), **kept, **fence_parameters(claim)}
 
 
 def update(run_id: str, node: NodeRef, state: str, expected: str, now: datetime, claim: Claim | None) -> NodeUpdate:
@@ -94,18 +94,18 @@ def update(run_id: str, node: NodeRef, state: str, expected: str, now: datetime,
         "state": valid.word("state", state, words.NODE_STATES),
         "expected": valid.word("expected", expected, words.NODE_STATES),
         "at": now,
-        **presented(claim),
+        **fence_parameters(claim),
     }
 
 
 def key(run_id: str, node: NodeRef) -> NodeKey:
     """Check the key of a node (run, node id and iteration) and return it."""
-    return {"run_id": valid.sought("run_id", run_id), **node_columns(node)}
+    return {"run_id": valid.lookup_text("run_id", run_id), **node_columns(node)}
 
 
 def list_filters(run_id: str, states: Sequence[str] | None, node_id: str | None) -> Row:
     """Check the filters of a list of nodes. Return them by the names that the statement `LIST` gives them."""
-    given: Row = {"run_id": run_id, "node_id": valid.optional("node_id", node_id, _MOST.node_id)}
+    given: Row = {"run_id": run_id, "node_id": valid.optional("node_id", node_id, _LIMITS.node_id)}
     if not states:
         return given
     wanted = sorted({valid.word("states", state, words.NODE_STATES) for state in valid.several("states", states)})
@@ -113,17 +113,17 @@ def list_filters(run_id: str, states: Sequence[str] | None, node_id: str | None)
 
 
 def _row(put: NodePut) -> PutNode:
-    valid.group("nodes", put, NodePut)
+    valid.argument_group("nodes", put, NodePut)
     return {
         **node_columns(put.node),
         "state": None if put.state is UNSET else valid.word("state", put.state, words.NODE_STATES),
-        "label": valid.optional_content("label", _given(put.label), _MOST.label),
-        "output_table": valid.optional("output_table", _given(put.output_table), _MOST.output_table),
+        "label": valid.optional_content("label", _value_or_none(put.label), _LIMITS.label),
+        "output_table": valid.optional("output_table", _value_or_none(put.output_table), _LIMITS.output_table),
         **_wait_columns(put),
     }
 
 
-def _given(value: Any) -> Any:
+def _value_or_none(value: Any) -> Any:
     return None if value is UNSET else value
 
 
@@ -131,7 +131,7 @@ def _wait_columns(put: NodePut) -> _Wait:
     wait: Wait | UnsetType | None = put.wait
     if wait is None or wait is UNSET:
         return _NO_WAIT
-    valid.group("wait", wait, Wait)
+    valid.argument_group("wait", wait, Wait)
     if put.state is UNSET or put.state not in words.WAITING_NODE:
         raise InvalidValue(
             "wait", "must be None unless the state is a waiting one", permitted=sorted(words.WAITING_NODE)
@@ -142,8 +142,8 @@ def _wait_columns(put: NodePut) -> _Wait:
         raise InvalidValue("wait.correlation_id", "must not be given without a signal")
     return {
         "wake_at": None if wait.until is None else iso_text(aware_utc("wait.until", wait.until)),
-        "waiting_for": valid.optional("wait.signal", wait.signal, _MOST.waiting_for),
-        "correlation_id": valid.optional("wait.correlation_id", wait.correlation_id, _MOST.correlation_id),
+        "waiting_for": valid.optional("wait.signal", wait.signal, _LIMITS.waiting_for),
+        "correlation_id": valid.optional("wait.correlation_id", wait.correlation_id, _LIMITS.correlation_id),
     }
 
 
@@ -256,8 +256,8 @@ class Nodes(Repository):
     ) -> Page[Node]:
         """Return a page of nodes of live runs that wait for this signal, and for ``correlation_id`` if it is given."""
         given = {
-            "signal": valid.identifier("signal", signal, _MOST.waiting_for),
-            "correlation_id": valid.optional("correlation_id", correlation_id, _MOST.correlation_id),
+            "signal": valid.identifier("signal", signal, _LIMITS.waiting_for),
+            "correlation_id": valid.optional("correlation_id", correlation_id, _LIMITS.correlation_id),
         }
         return self._page(sql.WAITING, given, limit, page_token)
 

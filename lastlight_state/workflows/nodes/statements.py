@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.backends.sql.expressions import time_from_iso
 from lastlight_state.backends.sql.json import elements_of, member_of
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import AnyOf, Statement, among, bind, constant, prepared
+from lastlight_state.db.rows.statements import AnyOf, Statement, among, bind, constant, statement_of
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.indexes import Leading
 from lastlight_state.workflows.records import Node
@@ -42,28 +42,28 @@ def _put() -> sa.Executable:
     row |= {"run_id": RUNS.c.id, "state": sa.func.coalesce(row["state"], constant("pending")), "updated_at": AT}
     permitted = sa.select(*row.values()).join_from(RUNS, given, sa.true()).where(PERMITTED)
     new = insert(NODES).from_select(list(row), permitted.with_for_update(key_share=True, of=RUNS))
-    return new.on_conflict_do_update(index_elements=KEY, set_=_replaced(new.excluded)).returning(*NODE_COLUMNS)
+    return new.on_conflict_do_update(index_elements=KEY, set_=_replaced_values(new.excluded)).returning(*NODE_COLUMNS)
 
 
-def _replaced(new: Any) -> dict[str, sa.ColumnElement[Any]]:
+def _replaced_values(new: Any) -> dict[str, sa.ColumnElement[Any]]:
     """Return the new values of a stored node: the fields given, and the stored values of all other fields."""
-    kept = {field: _kept(new, field) for field in FIELDS}
+    kept = {field: _is_kept(new, field) for field in FIELDS}
     values = {name: sa.case((kept[name], _c[name]), else_=new[name]) for name in ("state", "label", "output_table")}
     for name in WAIT:
         values[name] = sa.case((~waits(values["state"]), sa.null()), (kept["wait"], _c[name]), else_=new[name])
     return {**values, **TOUCHED}
 
 
-def _kept(new: Any, field: str) -> sa.ColumnElement[bool]:
+def _is_kept(new: Any, field: str) -> sa.ColumnElement[bool]:
     rows = _rows(f"kept_{field}")
     listed = sa.select(_member(rows, "node_id"), _member(rows, "iteration"))
     return sa.tuple_(new.node_id, new.iteration).in_(listed)
 
 
 #: Inserts or changes nodes of a live run.
-PUT = prepared(_put(), Node)
+PUT = statement_of(_put(), Node)
 
-UPDATE = prepared(
+UPDATE = statement_of(
     sa.update(NODES)
     .where(
         _c.run_id == PERMITTED_RUN,
@@ -76,9 +76,9 @@ UPDATE = prepared(
     Node,
 )
 
-FIND = prepared(sa.select(*NODE_COLUMNS).where(*NODE_HERE), Node)
+FIND = statement_of(sa.select(*NODE_COLUMNS).where(*NODE_HERE), Node)
 #: The number of a run's nodes with each state.
-COUNTS: Statement[tuple[str, int]] = prepared(
+COUNTS: Statement[tuple[str, int]] = statement_of(
     sa.select(_c.state, sa.func.count().label("nodes")).where(_c.run_id == param("run_id")).group_by(_c.state), tuple
 )
 

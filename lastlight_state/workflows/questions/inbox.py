@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import RowT, Statement, bind, constant, prepared
+from lastlight_state.db.rows.statements import RowT, Statement, bind, constant, statement_of
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.workflows.shared import questions, rows
 from lastlight_state.workflows.shared.executions import label_of
@@ -37,7 +37,7 @@ class InboxIndexes:
     asked: str
     of_run: NarrowIndex
 
-    def covering(self, order: Sequence[sa.Column[Any]], pending: sa.ColumnElement[bool]) -> Covering:
+    def list_covering(self, order: Sequence[sa.Column[Any]], pending: sa.ColumnElement[bool]) -> Covering:
         """Return the `Covering` that reads a list of questions through these indexes."""
         found_by = {"run_id": self.of_run, "": NarrowIndex(self.pending, only=pending)}
         key = tuple(column.name for column in order)
@@ -72,7 +72,7 @@ class Inbox(Generic[RowT]):
         )
         columns = (*shown, *_of_run(run_id))
         this_run = {"run_id": run_id == bind("run_id", run_id)}
-        covering = by.covering(order, pending)
+        covering = by.list_covering(order, pending)
 
         def lists(suffix: str, pending: sa.ColumnElement[bool], **given: Any) -> dict[str, Listing[RowT]]:
             return {
@@ -89,9 +89,9 @@ class Inbox(Generic[RowT]):
             }
 
         self.orders = lists("", pending, filters=filters, through=by.pending, covering=covering)
-        self.of_run = lists("_of_run", questions.pending(table), filters={**this_run, **filters}, covering=covering)
+        self.of_run = lists("_of_run", questions.is_pending(table), filters={**this_run, **filters}, covering=covering)
         counted = through(sa.select(sa.func.count().label("open")).select_from(table, RUNS), table, by.asked)
-        self.count: Statement = prepared(through(counted, RUNS, rows.LIVE_INDEX).where(pending, *is_open))
+        self.count: Statement = statement_of(through(counted, RUNS, rows.LIVE_INDEX).where(pending, *is_open))
 
 
 def _of_run(run_id: sa.Column[str]) -> tuple[sa.ColumnElement[Any], ...]:

@@ -29,7 +29,7 @@ from lastlight_state.workflows.questions.rows import ExpiredQuestion, Q, Questio
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.shared import overdue, progress, rows, transitions
 from lastlight_state.workflows.shared.progress import Step
-from lastlight_state.workflows.shared.questions import blocking
+from lastlight_state.workflows.shared.questions import blocking_ids
 from lastlight_state.workflows.shared.rows import LockedRun
 from lastlight_state.workflows.shared.transitions import TransitionParameters
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
@@ -37,7 +37,7 @@ from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 # How a question is opened: without pausing its run, or together with a pause of the run.
 
 
-def _nothing(_: Unit) -> None:
+def _refuse_nothing(_: Unit) -> None:
     return None
 
 
@@ -59,7 +59,7 @@ class Opening(Generic[Q]):
     values: NewQuestion
     run_id: str
     at: datetime
-    refuse: Callable[[Unit], None] = _nothing
+    refuse: Callable[[Unit], None] = _refuse_nothing
 
 
 def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
@@ -69,29 +69,31 @@ def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
     first one ended the claim.
     """
     row = rows.lock(unit, opening.run_id)
-    stored = opening.questions.stored(unit, opening.values)
+    stored = opening.questions.stored_question(unit, opening.values)
     if stored is not None:
         return stored
     question = _insert(unit, row, opening, ("running", "paused"), claim)
     transitions.move(
         unit, transitions.QUESTION, row, row.status, reason=words.QUESTION_ASKED, at=opening.at, source="engine",
-        detail=opening.questions.told(question, "asked"), presented_epoch=claim.epoch if claim else None,
+        detail=opening.questions.transition_detail(question, "asked"), presented_epoch=claim.epoch if claim else None,
     )  # fmt: skip
     return question
 
 
-def pausing(unit: Unit, opening: Opening[Q], step: Step, limits: Limits, claim: Claim | None) -> Q:
+def open_with_pause(unit: Unit, opening: Opening[Q], step: Step, limits: Limits, claim: Claim | None) -> Q:
     """Store a question and pause its run, which ends the claim.
 
     If the question is stored already, return the stored one.
     """
     row = progress.lock(unit, step)
-    stored = opening.questions.stored(unit, opening.values)
+    stored = opening.questions.stored_question(unit, opening.values)
     if stored is not None:
         return stored
     question = _insert(unit, row, opening, ("running",), claim)
     progress.add(unit, row, step, limits)
-    transitions.pause(unit, row, "gate", at=step.at, claim=claim, detail=opening.questions.told(question, "asked"))
+    transitions.pause(
+        unit, row, "gate", at=step.at, claim=claim, detail=opening.questions.transition_detail(question, "asked")
+    )
     return question
 
 
@@ -119,7 +121,7 @@ def go_on(unit: Unit, row: LockedRun, said: TransitionParameters, *, reason: str
     Any other run keeps its status; a note with ``reason`` is recorded in its transitions.
     """
     waits = row.status == "paused" and row.pause_reason in (None, "gate")
-    if not waits or blocking(unit, row.id):
+    if not waits or blocking_ids(unit, row.id):
         return transitions.move(unit, transitions.QUESTION, row, row.status, reason=reason, **said)
     return transitions.move(unit, transitions.RESUME, row, "running", reason="run.resumed.gate", **said)
 
@@ -138,18 +140,18 @@ def _cut(text: str, limit: int) -> str:
 
 def cancel(unit: Unit, questions: QuestionRows[Q], question_id: str, *, by: str, reason: str, at: datetime) -> Q:
     """Cancel a pending question; its run goes on as after an answer. A repeated cancel changes nothing."""
-    row, question = questions.locked(unit, question_id)
+    row, question = questions.lock_run_of(unit, question_id)
     if question.status == "cancelled":
         return question
     if question.status != "pending":
-        raise questions.closed(question)
+        raise questions.closed_error(question)
     rows.expect(row, words.LIVE)
     cancelled = questions.close(unit, question, "cancelled", by=by, at=at, closed_reason=reason)
     said: TransitionParameters = {
         "at": at,
         "source": "operator",
         "actor": by,
-        "detail": questions.told(question, "cancelled"),
+        "detail": questions.transition_detail(question, "cancelled"),
     }
     go_on(unit, row, said, reason=words.QUESTION_CANCELLED)
     return cancelled
@@ -165,7 +167,9 @@ def expire(
     row = rows.lock(unit, run_id)
     expired = questions.expire(unit, run_id, ids, now)
     if expired and row.status in words.LIVE:
-        told = _cut("; ".join(questions.told(question, "expired") for question in expired), _TRANSITION.detail)
+        told = _cut(
+            "; ".join(questions.transition_detail(question, "expired") for question in expired), _TRANSITION.detail
+        )
         _after(unit, listeners, row, expired, {"at": now, "source": "system", "actor": None, "detail": told})
     return [question.id for question in expired]
 
@@ -193,27 +197,27 @@ class QuestionRepository(Repository, Generic[Q]):
     def _beside(self, asked: Opening[Q], claim: Claim | None) -> Q:
         return self._open(asked, lambda unit: beside(unit, asked, claim))
 
-    def _pausing(
+    def _open_with_pause(
         self, asked: Opening[Q], marker: PhaseEntry | None, scratch: dict[str, Any] | None, claim: Claim | None
     ) -> Q:
         now = asked.at
         entry = None if marker is None else shared.phase_entry(marker, now)
         step = Step(asked.run_id, now, entry, shared.scratch_patch(scratch))
         limits = self._settings.limits
-        return self._open(asked, lambda unit: pausing(unit, asked, step, limits, claim))
+        return self._open(asked, lambda unit: open_with_pause(unit, asked, step, limits, claim))
 
     def _open(self, asked: Opening[Q], work: Callable[[Unit], Q]) -> Q:
         try:
-            return self._seen(self._writing(work, repeatable=True))
+            return self._current_question(self._writing(work, repeatable=True))
         except Conflict as error:
             if error.code == "unique":  # a question of another run took the id meanwhile
                 raise AlreadyExists(self._questions.name, asked.values["id"]) from error
             raise
 
     def _get(self, question_id: str) -> Q:
-        return self._seen(self._reading(lambda unit: self._questions.get(unit, question_id)))
+        return self._current_question(self._reading(lambda unit: self._questions.get(unit, question_id)))
 
-    def _seen(self, question: Q) -> Q:
+    def _current_question(self, question: Q) -> Q:
         """Return the question as it reads now: an overdue one has expired."""
         return as_of(question, self._now())
 
@@ -243,11 +247,11 @@ class QuestionRepository(Repository, Generic[Q]):
         due: dict[str, list[str]] = {}
 
         def read(size: int) -> overdue.DueRuns:
-            found, rows = self._reading(lambda unit: self._questions.due(unit, now, size, names))
+            found, rows = self._reading(lambda unit: self._questions.due_ids(unit, now, size, names))
             due.update(found)
             return overdue.DueRuns(tuple(found), rows)
 
-        swept = overdue.over(read, limit, lambda run_id: self._expire(run_id, due[run_id][:limit], now))
+        swept = overdue.expire_in_batches(read, limit, lambda run_id: self._expire(run_id, due[run_id][:limit], now))
         return tuple(question_id for _, expired in swept for question_id in expired)
 
     def _expire(self, run_id: str, ids: Sequence[str], now: datetime) -> list[str]:

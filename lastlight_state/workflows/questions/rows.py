@@ -16,16 +16,16 @@ import sqlalchemy as sa
 from lastlight_state import codec
 from lastlight_state.db import valid
 from lastlight_state.db.lists.filters import Filtered
-from lastlight_state.db.rows.statements import Family, bind, constant, prepared
+from lastlight_state.db.rows.statements import Family, bind, constant, statement_of
 from lastlight_state.db.schema import columns
-from lastlight_state.db.schema.indexes import through, unindexed
+from lastlight_state.db.schema.indexes import hide_from_indexes, through
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyAnswered, AlreadyExists, Conflict, LostRace, NotFound
 from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.questions.records import AskedQuestion
 from lastlight_state.workflows.shared import executions
-from lastlight_state.workflows.shared.questions import pending as is_pending
-from lastlight_state.workflows.shared.rows import LockedRun, locking
+from lastlight_state.workflows.shared.questions import is_pending
+from lastlight_state.workflows.shared.rows import LockedRun, lock_statement
 from lastlight_state.workflows.tables import RECORD_NAMES, RUNS, every_column_for
 from lastlight_state.workflows.words import NodeState
 
@@ -83,15 +83,15 @@ class QuestionRows(Generic[Q]):
         self.name = shape.name
         self.argument = shape.argument
         self._shape = shape
-        self._get = prepared(sa.select(*every).where(this_one), row)
-        self._lock = locking(LockedRun, run=sa.select(shape.run_id).where(this_one).scalar_subquery())
-        self._insert = prepared(
+        self._get = statement_of(sa.select(*every).where(this_one), row)
+        self._lock = lock_statement(LockedRun, run=sa.select(shape.run_id).where(this_one).scalar_subquery())
+        self._insert = statement_of(
             sa.insert(table)
             .values(status="pending", **{name: bind(name, table.c[name]) for name in shape.given})
             .returning(*every),
             row,
         )
-        self._close = prepared(
+        self._close = statement_of(
             sa.update(table)
             .where(this_one, pending)
             .values(status=sa.bindparam("status"), **{name: bind(by, table.c[name]) for by, name in shape.end.items()})
@@ -103,7 +103,7 @@ class QuestionRows(Generic[Q]):
             lambda named: (
                 through(sa.select(table.c.id, shape.run_id.label("run_id")), table, shape.due_index)
                 .where(pending, is_due)
-                .where(sa.exists().where(RUNS.c.id == shape.run_id, *map(unindexed, named)))
+                .where(sa.exists().where(RUNS.c.id == shape.run_id, *map(hide_from_indexes, named)))
                 .order_by(table.c.expires_at)
                 .limit(sa.bindparam("limit", type_=sa.Integer))
             ),
@@ -111,7 +111,7 @@ class QuestionRows(Generic[Q]):
             tuple,
             workflow_name=RUNS.c.workflow_name.in_,
         )
-        self.expire_statement = Family("question", lambda ids: self._expiring(ids, is_due), ExpiredQuestion)
+        self.expire_statement = Family("question", lambda ids: self._expire_update(ids, is_due), ExpiredQuestion)
 
     def find(self, unit: Unit, question_id: str) -> Q | None:
         """Return the whole question, or None."""
@@ -124,7 +124,7 @@ class QuestionRows(Generic[Q]):
             raise valid.not_found(self._shape.name, question_id)
         return found
 
-    def locked(self, unit: Unit, question_id: str) -> tuple[LockedRun, Q]:
+    def lock_run_of(self, unit: Unit, question_id: str) -> tuple[LockedRun, Q]:
         """Return the locked row of a question's run, and the question read after that lock. Raises `NotFound`.
 
         The run of a question never changes, so the lock may find it in a subquery.
@@ -135,7 +135,7 @@ class QuestionRows(Generic[Q]):
             raise NotFound("workflow_run", question.run_id)
         return row, question
 
-    def stored(self, unit: Unit, values: Mapping[str, Any]) -> Q | None:
+    def stored_question(self, unit: Unit, values: Mapping[str, Any]) -> Q | None:
         """Return the stored question of this id, or None. Raises `AlreadyExists` if its content differs."""
         stored = self.find(unit, values["id"])
         if stored is None:
@@ -150,7 +150,7 @@ class QuestionRows(Generic[Q]):
         self.hold_node(unit, question, at)
         return question
 
-    def told(self, question: Q | ExpiredQuestion, happened: str) -> str:
+    def transition_detail(self, question: Q | ExpiredQuestion, happened: str) -> str:
         """Return what happened to a question, for the transition of its run."""
         title = "title" if isinstance(question, ExpiredQuestion) else self._shape.title.name
         return f"{self._shape.name} {getattr(question, title)}: {happened}"
@@ -165,7 +165,7 @@ class QuestionRows(Generic[Q]):
         """True if the question may be answered now, False if it has the same answer. Otherwise raises `Conflict`."""
         if question.status != "pending":
             if not repeated():
-                raise self.closed(question)
+                raise self.closed_error(question)
             return False
         if question.expires_at is not None and question.expires_at <= at:
             raise self._closed_as(question, "expired")
@@ -182,13 +182,13 @@ class QuestionRows(Generic[Q]):
             self._wake_node(unit, question.run_id, question.node_id, question.iteration, refused, at)
         return found
 
-    def closed(self, question: Q) -> Conflict:
+    def closed_error(self, question: Q) -> Conflict:
         """Return the error for a question that has ended: `AlreadyAnswered` with its answer, or `Conflict`."""
         if question.status in self._shape.answers:
             return AlreadyAnswered(self._shape.name, question.id, winner=question)
         return self._closed_as(question, question.status)
 
-    def due(
+    def due_ids(
         self, unit: Unit, now: datetime, limit: int, names: Sequence[str] | None
     ) -> tuple[dict[str, list[str]], int]:
         """Return the ids of the ``limit`` longest overdue questions, by run, and the number of all overdue ones.
@@ -200,7 +200,7 @@ class QuestionRows(Generic[Q]):
         """
         found: dict[str, list[str]] = {}
         statement, given = self.due_statements.of({"workflow_name": names})
-        rows, in_all = unit.sound(statement, {**given, "at": now, "limit": limit})
+        rows, in_all = unit.readable_rows(statement, {**given, "at": now, "limit": limit})
         for question_id, run_id in rows:
             found.setdefault(run_id, []).append(question_id)
         return found, in_all
@@ -219,7 +219,7 @@ class QuestionRows(Generic[Q]):
         state: NodeState = "failed" if refused else "pending"
         executions.wake(unit, run_id, NodeRef(node_id, iteration), state, at, waiting=self._shape.waiting)
 
-    def _expiring(self, ids: Sequence[sa.BindParameter[Any]], is_due: sa.ColumnElement[bool]) -> sa.Executable:
+    def _expire_update(self, ids: Sequence[sa.BindParameter[Any]], is_due: sa.ColumnElement[bool]) -> sa.Executable:
         shape, table = self._shape, self._shape.table
         return (
             sa.update(table)

@@ -21,7 +21,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue, LostRace
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim
-from lastlight_state.workflows.claims.checks import LONGEST, holding
+from lastlight_state.workflows.claims.checks import LONGEST, holding_parameters
 from lastlight_state.workflows.claims.lists import Claimable
 from lastlight_state.workflows.claims.takes import claim_of
 from lastlight_state.workflows.queue import statements, statements as sql
@@ -83,7 +83,7 @@ class Queue(Repository):
         try:
             return self._chained(work)
         except LostRace:
-            found = self._one(rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id).status
+            found = self._get_row(rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id).status
         raise LostRace(f"run {run_id!r} must be queued, it is {found}", expected="queued", found=found)
 
     def admit_next(
@@ -108,7 +108,7 @@ class Queue(Repository):
         keep their place and do not hold up others. Callers of all processes take a lock, so that together they never
         exceed a cap. Returns the claims in the order of the line. A release puts a run back into its old place.
         """
-        holder = holding(self._now(), owner, lease)
+        holder = holding_parameters(self._now(), owner, lease)
         names = shared.some_workflows(workflow_names)
         caps = check_caps(workflow_caps)
         given = {"of": names, "versions": shared.some_versions(app_versions)}
@@ -143,7 +143,9 @@ class Queue(Repository):
         and holds no connection between two polls. Another process may be quicker: call `admit_next` to be sure. Raises
         `MisuseError` in a transaction, `StoreClosed`.
         """
-        return self._awaited(cap, timeout, workflow_names, workflow_caps, app_versions, claimable, poll_interval).wait()
+        return self._work_wait(
+            cap, timeout, workflow_names, workflow_caps, app_versions, claimable, poll_interval
+        ).wait()
 
     def requeue(
         self, run_id: str, *, reason: str, not_before: datetime | None = None, claim: Claim | None = None
@@ -187,13 +189,15 @@ class Queue(Repository):
         if names == []:
             return ()
 
-        def overdue(size: int) -> shared_overdue.DueRuns:
-            return self._reading(lambda unit: _overdue(unit, cutoff, names, size))
+        def find_overdue(size: int) -> shared_overdue.DueRuns:
+            return self._reading(lambda unit: _overdue_runs(unit, cutoff, names, size))
 
-        swept = shared_overdue.over(overdue, limit, lambda run_id: self._expire(run_id, cutoff, error, now))
+        swept = shared_overdue.expire_in_batches(
+            find_overdue, limit, lambda run_id: self._expire(run_id, cutoff, error, now)
+        )
         return tuple(run_id for run_id, expired in swept if expired)
 
-    def _awaited(
+    def _work_wait(
         self,
         cap: int,
         timeout: float,
@@ -215,10 +219,10 @@ class Queue(Repository):
         return self._writing(lambda unit: _expire(unit, self._listeners, run_id, cutoff, error, now))
 
 
-def _overdue(unit: Unit, cutoff: datetime, names: Sequence[str] | None, limit: int) -> shared_overdue.DueRuns:
+def _overdue_runs(unit: Unit, cutoff: datetime, names: Sequence[str] | None, limit: int) -> shared_overdue.DueRuns:
     """Return the first runs in line that were queued before ``cutoff``, of the workflows ``names`` or of all."""
     statement, given = sql.OVERDUE.of({"of": names})
-    rows, in_all = unit.sound(statement, {**given, "cutoff": cutoff, "limit": limit})
+    rows, in_all = unit.readable_rows(statement, {**given, "cutoff": cutoff, "limit": limit})
     return shared_overdue.DueRuns([run_id for (run_id,) in rows], in_all)
 
 

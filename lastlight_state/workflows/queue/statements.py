@@ -23,7 +23,7 @@ from lastlight_state.workflows.records import RunSummary
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
 from lastlight_state.workflows.shared import transitions
 from lastlight_state.workflows.shared.claims import CLAIMED, FIRST_TAKEN, KEPT, ClaimedRun
-from lastlight_state.workflows.shared.rows import LockedRun, locking, of_versions
+from lastlight_state.workflows.shared.rows import LockedRun, lock_statement, of_versions
 from lastlight_state.workflows.tables import OVERRIDES, RUNS
 
 _INDEX, _RUNNING = "ix_workflow_runs_queue", "ix_workflow_runs_running"
@@ -185,7 +185,7 @@ OVERDUE: Filtered[tuple[str]] = Filtered(
     tuple,
     of=RUNS.c.workflow_name.in_,
 )
-LOCK = locking(QueuedRun)
+LOCK = lock_statement(QueuedRun)
 
 
 # Admission of the first runs in line, below the caps.
@@ -210,7 +210,7 @@ def admit_next(
 ) -> list[ClaimedRun]:
     """Admit and take the first runs in line while fewer than the caps are running. Returns their rows, in order."""
     unit.named_lock(_LOCK)
-    room = min(limit, cap - _running(unit, cap, wanted.get("of")))
+    room = min(limit, cap - _running_count(unit, cap, wanted.get("of")))
     if room <= 0:
         return []
     rooms = _rooms(unit, caps)
@@ -219,8 +219,8 @@ def admit_next(
     while True:
         full = [name for name, left in rooms.items() if left <= 0]
         statement, given = NEXT.of({**wanted, "full": full or None})
-        found, in_all = unit.sound(statement, {**given, "at": holder["at"], "limit": size})
-        fitting = _fitting(found, rooms)
+        found, in_all = unit.readable_rows(statement, {**given, "at": holder["at"], "limit": size})
+        fitting = _fitting_ids(found, rooms)
         taken += _take_admitted(unit, holder, fitting[: room - len(taken)])
         if len(taken) == room or in_all < size:
             return taken
@@ -246,7 +246,7 @@ class Admissible:
         """True if a queued run may be admitted below the caps. Reads the line first, because it is mostly empty."""
         if self.names == () or not self._first(unit, now, []):
             return False
-        if _running(unit, self.cap, self.names) >= self.cap:
+        if _running_count(unit, self.cap, self.names) >= self.cap:
             return False
         full = [name for name, left in _rooms(unit, dict(self.caps)).items() if left <= 0]
         return not full or self._first(unit, now, full)
@@ -255,7 +255,7 @@ class Admissible:
         statement, given = FIRST.of({"of": self.names, "full": full or None, "versions": self.versions})
         size = 1
         while True:  # an admission logs rows that cannot be read; a poll does not
-            found = unit.readable(statement, {**given, "at": now, "limit": size}).rows
+            found = unit.rows_or_errors(statement, {**given, "at": now, "limit": size}).rows
             if any(not isinstance(row, CorruptData) for row in found):
                 return True
             if len(found) < size:
@@ -263,7 +263,7 @@ class Admissible:
             size *= 2
 
 
-def _running(unit: Unit, cap: int, names: Sequence[str] | None) -> int:
+def _running_count(unit: Unit, cap: int, names: Sequence[str] | None) -> int:
     """Return the number of running runs of these workflows, or of all. Counting stops at ``cap``."""
     statement, given = COUNT_RUNNING.of({"of": names})
     return int(unit.value(statement, {**given, "cap": cap}))
@@ -278,7 +278,7 @@ def _rooms(unit: Unit, caps: Mapping[str, int]) -> dict[str, int]:
     return {name: cap - running.get(name, 0) for name, cap in caps.items()}
 
 
-def _fitting(found: Sequence[NextRun], rooms: dict[str, int]) -> list[str]:
+def _fitting_ids(found: Sequence[NextRun], rooms: dict[str, int]) -> list[str]:
     """Return the ids of those rows for which their workflow has room, which they take up."""
     fitting = []
     for row in found:

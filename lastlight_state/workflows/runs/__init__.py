@@ -30,7 +30,7 @@ from lastlight_state.workflows.shared.progress import Step
 from lastlight_state.workflows.shared.rows import LockedRun
 from lastlight_state.workflows.tables import RUNS
 
-_MOST = limits_of(RUNS)
+_LIMITS = limits_of(RUNS)
 
 if TYPE_CHECKING:
     from lastlight_state.workflows.runs.resume import ResumeView
@@ -95,7 +95,7 @@ class Runs(Repository):
         row = checks.new_run(
             self._settings.limits, self._now(), workflow_name, trigger, phase, context, scratch, options
         )
-        row["run_key"] = valid.identifier("run_key", run_key, _MOST.run_key)
+        row["run_key"] = valid.identifier("run_key", run_key, _LIMITS.run_key)
         row["create_digest"] = checks.create_digest(row, context)
         found = self._reading(lambda unit: statements.find(unit, row))
         return found or self._insert(
@@ -104,11 +104,11 @@ class Runs(Repository):
 
     def get(self, run_id: str) -> WorkflowRun:
         """Return the whole run. Raises `NotFound`, or `CorruptData` if its JSON cannot be read."""
-        return self._one(rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
+        return self._get_row(rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
 
     def find(self, run_id: str) -> WorkflowRun | None:
         """Return the whole run, or None. Raises `CorruptData` as `get`."""
-        return self._find(rows.GET, {"run_id": valid.sought("run_id", run_id)})
+        return self._find(rows.GET, {"run_id": valid.lookup_text("run_id", run_id)})
 
     def get_resume(self, run_id: str) -> ResumeView:
         """Return everything that an engine needs to resume a run, read from one snapshot. Raises as `get` does."""
@@ -138,7 +138,7 @@ class Runs(Repository):
         ``since``, a workflow or a repository.
         """
         given = shared.list_filters(statuses, workflow_names, None, since, until)
-        given["triggered_by"] = valid.optional("triggered_by", triggered_by, _MOST.triggered_by)
+        given["triggered_by"] = valid.optional("triggered_by", triggered_by, _LIMITS.triggered_by)
         given |= {} if repo is None else repos.repos_filter(repo)
         valid.page_limit(limit)
         how = lists.ORDERS[valid.word("order", order, lists.ORDERS)]
@@ -200,7 +200,7 @@ class Runs(Repository):
         any other end of an ended run raises `Conflict` ``run_status`` or `ClaimLost`.
         """
         now = self._now()
-        ending = checks.ending(status, failure, reason)
+        ending = checks.check_ending(status, failure, reason)
         added = None if marker is None else shared.phase_entry(marker, now)
         step = Step(run_id, now, added, shared.scratch_patch(scratch))
 
@@ -255,7 +255,7 @@ class Runs(Repository):
             if row.restart_count >= row.max_restarts:
                 raise rows.restart_limit(row)
             if unit.value(sql.IS_DISABLED, {"workflow_name": row.workflow_name}) is not None:
-                raise statements.disabled(row.workflow_name)
+                raise statements.disabled_error(row.workflow_name)
             detail = f"{said['detail']}; ended with: {row.error}" if row.error else said["detail"]
             queued_at = now if into == "queued" else None
             return transitions.move(
@@ -307,7 +307,7 @@ class Runs(Repository):
 def _finished_already(unit: Unit, row: LockedRun, status: str, claim: Claim | None) -> WorkflowRun:
     """Return the stored run if this end is repeated. Any other end of an ended run is an error."""
     ended_by = unit.value(sql.ENDED_BY, {"run_id": row.id, "status": row.status})
-    own = claim is None or valid.group("claim", claim, Claim).run_id == row.id
+    own = claim is None or valid.argument_group("claim", claim, Claim).run_id == row.id
     if own and row.status == status and ended_by == (claim.epoch if claim else None):
         return rows.get(unit, row.id)
     if claim is not None:

@@ -51,7 +51,7 @@ def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
     for run_id in _tree(unit, cancel.run_id) if cancel.tree else (cancel.run_id,):
         row = rows.lock(unit, run_id)
         if run_id == cancel.run_id or row.status in words.LIVE:
-            cancelled[run_id] = _one(unit, listeners, row, cancel)
+            cancelled[run_id] = _cancel_run(unit, listeners, row, cancel)
     if cancel.run_id not in cancelled:
         raise valid.not_found("workflow_run", cancel.run_id)
     return cancelled[cancel.run_id]
@@ -71,7 +71,7 @@ def _tree(unit: Unit, root: str) -> Iterator[str]:
         seen.update(found)
 
 
-def _one(unit: Unit, listeners: Listeners, row: LockedRun, cancel: Cancel) -> WorkflowRun:
+def _cancel_run(unit: Unit, listeners: Listeners, row: LockedRun, cancel: Cancel) -> WorkflowRun:
     if row.status == "cancelled" and not cancel.ask:
         return rows.get(unit, row.id)
     rows.expect(row, words.LIVE)
@@ -83,7 +83,7 @@ def _one(unit: Unit, listeners: Listeners, row: LockedRun, cancel: Cancel) -> Wo
     return transitions.end(unit, listeners, row, "cancelled", reason="run.cancelled", **said)
 
 
-_MOST = limits_of(RUNS)
+_LIMITS = limits_of(RUNS)
 
 _ANY_SIZE = 2**40
 
@@ -107,18 +107,18 @@ def new_run(
     options: RunOptions,
 ) -> NewRun:
     """Check the arguments of a new run and return its row."""
-    valid.group("options", options, RunOptions)
+    valid.argument_group("options", options, RunOptions)
     patch = scratch_patch(scratch)
     if valid.flag("offered", options.offered) and options.status == "queued":
         raise InvalidValue("offered", "a queued run is offered when it is admitted: leave offered out, or the status")
     facts: RunFacts = {
-        "id": new_id() if options.id is None else valid.identifier("id", options.id, _MOST.id),
-        "workflow_name": valid.identifier("workflow_name", workflow_name, _MOST.workflow_name),
-        "current_phase": valid.identifier("phase", phase, _MOST.current_phase),
+        "id": new_id() if options.id is None else valid.identifier("id", options.id, _LIMITS.id),
+        "workflow_name": valid.identifier("workflow_name", workflow_name, _LIMITS.workflow_name),
+        "current_phase": valid.identifier("phase", phase, _LIMITS.current_phase),
         "status": valid.word("status", options.status, ("queued", "running")),
         "context": None if context is None else codec.encode("context", context, max_bytes=limits.context),
         "scratch": None if patch is None else encoded_scratch(patch, limits),
-        "parent_run_id": valid.optional("parent_run_id", options.parent_run_id, _MOST.parent_run_id),
+        "parent_run_id": valid.optional("parent_run_id", options.parent_run_id, _LIMITS.parent_run_id),
         "max_restarts": valid.number("max_restarts", options.max_restarts, most=100),
         "wake_at": None if options.not_before is None else aware_utc("not_before", options.not_before),
         "deadline_at": None if options.deadline_at is None else aware_utc("deadline_at", options.deadline_at),
@@ -142,11 +142,11 @@ def merge(patch: dict[str, Any], remove: Sequence[str]) -> tuple[dict[str, Any],
     return checked, tuple(valid.content("remove", key, _ANY_SIZE) for key in valid.several("remove", remove))
 
 
-def ending(status: str, failure: Failure | None, reason: str | None) -> Ending:
+def check_ending(status: str, failure: Failure | None, reason: str | None) -> Ending:
     """Check the arguments that end a run. Return the reason code, error text and details."""
     valid.word("status", status, words.TERMINAL)
-    stop = None if failure is None else valid.group("failure", failure, Failure).stop_reason
-    code = valid.optional("reason", reason if reason is not None else stop, _MOST.status_reason) or "run.finished"
+    stop = None if failure is None else valid.argument_group("failure", failure, Failure).stop_reason
+    code = valid.optional("reason", reason if reason is not None else stop, _LIMITS.status_reason) or "run.finished"
     no_success(status, failure, instead="reason")
     if failure is None:
         return {"reason": code, "error": None, "error_detail": None}
@@ -154,9 +154,11 @@ def ending(status: str, failure: Failure | None, reason: str | None) -> Ending:
 
 
 def _provenance(provenance: Provenance) -> ProvenanceColumns:
-    given = vars(valid.group("provenance", provenance, Provenance))
+    given = vars(valid.argument_group("provenance", provenance, Provenance))
     span = None if metrics.current_span is None or given["trace_id"] is not None else metrics.current_span()
     if span is not None:
         given = {**given, "trace_id": span[0], "span_id": span[1]}
-    checked = {name: valid.optional(f"provenance.{name}", value, getattr(_MOST, name)) for name, value in given.items()}
+    checked = {
+        name: valid.optional(f"provenance.{name}", value, getattr(_LIMITS, name)) for name, value in given.items()
+    }
     return cast(ProvenanceColumns, checked)

@@ -15,7 +15,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.records import RunSummary, Totals
 from lastlight_state.workflows.runs import statements as sql
-from lastlight_state.workflows.shared.executions import summed
+from lastlight_state.workflows.shared.executions import sums_of
 from lastlight_state.workflows.words import TERMINAL
 
 #: The groups of runs, in their order. Where no statuses are asked for, the last one has those of unknown words, too.
@@ -47,10 +47,10 @@ def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: s
     chosen = {name: value for name, value in given.items() if value is not None}
     asked = ["runs", "active_first", chosen]
     rank, key = _position(asked, page_token)
-    return _with_totals(unit, window(lambda size: _ranked(unit, chosen, rank, key, size), limit).page(asked))
+    return _with_totals(unit, window(lambda size: _ranked_rows(unit, chosen, rank, key, size), limit).page(asked))
 
 
-def _ranked(
+def _ranked_rows(
     unit: Unit, chosen: Mapping[str, Any], rank: int, key: list[Any] | None, limit: int
 ) -> KeyedRows[RunSummary]:
     """Return the next runs after this key in the group of this rank, then those of the groups that follow.
@@ -61,11 +61,11 @@ def _ranked(
     places: list[tuple[int, int, KeyedRows[RunSummary]]] = []
     while rank < len(_RANKS) and len(rows) < limit:
         if rank == len(_RANKS) - 1 and "statuses" not in chosen:
-            found = sql.OTHERS_LIST.placed(unit, chosen, key, limit - len(rows))
+            found = sql.OTHERS_LIST.rows_after(unit, chosen, key, limit - len(rows))
         else:
             statuses = [status for status in _RANKS[rank] if status in chosen.get("statuses", _RANKS[rank])]
             asked = {**chosen, "statuses": statuses}
-            found = sql.listing_of(asked).placed(unit, asked, key, limit - len(rows))
+            found = sql.listing_of(asked).rows_after(unit, asked, key, limit - len(rows))
         rows += found.rows
         places += [(rank, at, found) for at in range(len(found.rows))]
         rank, key = rank + 1, None
@@ -95,5 +95,5 @@ def summaries(unit: Unit, runs: Sequence[RunSummary]) -> tuple[RunSummary, ...]:
     if not runs:
         return ()
     statement, values = sql.TOTALS.of([run.id for run in runs])
-    totals = {found["workflow_run_id"]: Totals.of(summed(found)) for found in unit.rows(statement, values)}
+    totals = {found["workflow_run_id"]: Totals.of(sums_of(found)) for found in unit.rows(statement, values)}
     return tuple(with_values(run, totals=totals[run.id]) if run.id in totals else run for run in runs)

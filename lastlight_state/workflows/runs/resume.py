@@ -7,7 +7,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import bind, columns_of, prepared
+from lastlight_state.db.rows.statements import bind, columns_of, statement_of
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows.approvals.records import Approval
@@ -23,26 +23,26 @@ from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES
 
 _run_id = bind("run_id", NODES.c.run_id)
 
-NODES_OF_RUN = prepared(
+NODES_OF_RUN = statement_of(
     sa.select(*columns_of(Node, NODES)).where(NODES.c.run_id == _run_id).order_by(NODES.c.node_id, NODES.c.iteration),
     Node,
 )
-LOOPS_OF_RUN = prepared(
+LOOPS_OF_RUN = statement_of(
     sa.select(*columns_of(Loop, LOOPS)).where(LOOPS.c.run_id == _run_id).order_by(LOOPS.c.loop_id), Loop
 )
-IN_FLIGHT_OF_RUN = prepared(
+IN_FLIGHT_OF_RUN = statement_of(
     through(sa.select(*COLUMNS), EXECUTIONS, "ix_executions_signs")
     .where(EXECUTIONS.c.workflow_run_id == _run_id, IN_FLIGHT)
     .order_by(EXECUTIONS.c.started_at, EXECUTIONS.c.id),
     Execution,
 )
-GATES_OF_RUN = prepared(
+GATES_OF_RUN = statement_of(
     sa.select(*columns_for(Approval, APPROVALS))
     .where(*PENDING_APPROVALS)
     .order_by(APPROVALS.c.created_at, APPROVALS.c.id),
     Approval,
 )
-REQUESTS_OF_RUN = prepared(
+REQUESTS_OF_RUN = statement_of(
     sa.select(*columns_for(HumanRequest, REQUESTS))
     .where(*PENDING_REQUESTS)
     .order_by(REQUESTS.c.requested_at, REQUESTS.c.id),

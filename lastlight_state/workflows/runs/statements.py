@@ -11,18 +11,18 @@ import sqlalchemy as sa
 
 from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Family, Row, Statement, bind, columns_of, constant, number, prepared
-from lastlight_state.db.rows.writes import Chain, shaped
+from lastlight_state.db.rows.statements import Family, Row, Statement, bind, columns_of, constant, number, statement_of
+from lastlight_state.db.rows.writes import Chain, cache_statements
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, NotFound, StateError
-from lastlight_state.keys import composed
+from lastlight_state.keys import compose_key
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.checks import TriggerColumns
 from lastlight_state.workflows.records import EnsuredRun, RunDetail, RunSummary, WorkflowRun
 from lastlight_state.workflows.shared import rows
 from lastlight_state.workflows.shared.executions import SUMS, of_runs
-from lastlight_state.workflows.shared.rows import BY_LIVE_STATUS, DETAIL, NEW_COLUMNS, LockedRun, locking
-from lastlight_state.workflows.shared.transitions import recorded
+from lastlight_state.workflows.shared.rows import BY_LIVE_STATUS, DETAIL, NEW_COLUMNS, LockedRun, lock_statement
+from lastlight_state.workflows.shared.transitions import transition_chain
 from lastlight_state.workflows.tables import EXECUTIONS, OVERRIDES, RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE, LIVE
 
@@ -38,7 +38,7 @@ _parent_takes_children = sa.and_(
 )
 
 
-@shaped
+@cache_statements
 def create(names: frozenset[str]) -> Chain[WorkflowRun]:
     """Return the statement that inserts a run with these columns, and its first transition.
 
@@ -51,7 +51,7 @@ def create(names: frozenset[str]) -> Chain[WorkflowRun]:
     if "parent_run_id" in names:
         values = values.where(_parent_takes_children).with_for_update(key_share=True, of=_PARENT)
     head = sa.insert(RUNS).from_select(stated, values).returning(*NEW_COLUMNS)
-    return recorded(head, WorkflowRun, from_status=sa.null())
+    return transition_chain(head, WorkflowRun, from_status=sa.null())
 
 
 class EndedRun(LockedRun):
@@ -61,13 +61,13 @@ class EndedRun(LockedRun):
     error: str | None
 
 
-IS_DISABLED = prepared(
+IS_DISABLED = statement_of(
     sa.select(OVERRIDES.c.name).where(
         OVERRIDES.c.name == sa.bindparam("workflow_name"), OVERRIDES.c.enabled == sa.false()
     )
 )
 #: A run with the states of its nodes, and the digest of what it was created with.
-FIND_KEY = prepared(
+FIND_KEY = statement_of(
     sa.select(*DETAIL, RUNS.c.create_digest).where(
         RUNS.c.workflow_name == sa.bindparam("workflow_name"),
         RUNS.c.run_key == sa.bindparam("run_key"),
@@ -75,16 +75,16 @@ FIND_KEY = prepared(
 )
 
 #: Locks a run that may be restarted.
-LOCK_ENDED = locking(EndedRun)
+LOCK_ENDED = lock_statement(EndedRun)
 
-SET_TRACE = prepared(
+SET_TRACE = statement_of(
     sa.update(RUNS)
     .where(RUNS.c.id == sa.bindparam("run_id"))
     .values(trace_id=sa.bindparam("trace_id"), span_id=sa.bindparam("span_id"))
 )
 
 #: Returns the epoch of the claim that ended a run.
-ENDED_BY = prepared(
+ENDED_BY = statement_of(
     sa.select(TRANSITIONS.c.claim_epoch)
     .where(
         TRANSITIONS.c.run_id == sa.bindparam("run_id"),
@@ -115,7 +115,7 @@ COVERED = Covering(
 )
 
 
-def _listed(
+def _run_listing(
     covering: Covering,
     *,
     leading: str | None = None,
@@ -146,12 +146,12 @@ def _listed(
 
 
 #: Runs in any status. A page by status of ended runs reads all runs from the newest on and skips others.
-LIST = _listed(COVERED, walked=("statuses",))
+LIST = _run_listing(COVERED, walked=("statuses",))
 #: Runs in live statuses only. Each status is one range of an index, so that ended runs cost nothing.
-LIVE_LIST = _listed(replace(COVERED, found_by={"": BY_LIVE_STATUS}), leading="statuses")
+LIVE_LIST = _run_listing(replace(COVERED, found_by={"": BY_LIVE_STATUS}), leading="statuses")
 
 #: Runs without a live status: ended runs, and runs in a status that this version does not know.
-OTHERS_LIST = _listed(COVERED, always=(RUNS.c.status.not_in([constant(word) for word in LIVE]),))
+OTHERS_LIST = _run_listing(COVERED, always=(RUNS.c.status.not_in([constant(word) for word in LIVE]),))
 
 
 def listing_of(chosen: Mapping[str, Any]) -> Listing[RunSummary]:
@@ -171,7 +171,7 @@ TOTALS = Family("run", _totals)
 _children = sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")).cte("tree", recursive=True)
 _tree = _children.union(sa.select(RUNS.c.id).where(RUNS.c.parent_run_id == _children.c.id))
 #: A run and its descendants by ascending id. A cycle of parents ends, because UNION keeps each id once.
-TREE = prepared(sa.select(_tree.c.id).order_by(_tree.c.id))
+TREE = statement_of(sa.select(_tree.c.id).order_by(_tree.c.id))
 
 
 class ProvenanceColumns(TypedDict):
@@ -260,7 +260,7 @@ def find_or_insert(unit: Unit, row: NewRun) -> EnsuredRun | None:
 
     Return None if neither happened because the insert was refused.
     """
-    unit.named_lock(composed("run_key", row["workflow_name"], str(row["run_key"]), by=":"))
+    unit.named_lock(compose_key("run_key", row["workflow_name"], str(row["run_key"]), by=":"))
     found = find(unit, row)
     if found is not None:
         return found
@@ -293,7 +293,7 @@ def refusal(unit: Unit, row: NewRun) -> StateError:
     """Return the error that explains why the statement inserted no run."""
     parent = row["parent_run_id"]
     if parent is None or unit.row(IS_DISABLED, row) is not None:
-        return disabled(row["workflow_name"])
+        return disabled_error(row["workflow_name"])
     if unit.row(rows.EXISTS, {"run_id": parent}) is None:
         return NotFound("workflow_run", parent, reason="given as parent")
     return Conflict(
@@ -303,7 +303,7 @@ def refusal(unit: Unit, row: NewRun) -> StateError:
     )
 
 
-def disabled(workflow_name: str) -> Conflict:
+def disabled_error(workflow_name: str) -> Conflict:
     """Return the error for a workflow that is switched off."""
     return Conflict(
         f"workflow {workflow_name!r} is switched off", code="workflow_disabled", workflow_name=workflow_name

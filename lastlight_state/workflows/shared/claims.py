@@ -45,7 +45,7 @@ _due_at = bind("at", LEASES.c.due_at)
 _LONG_AGO: sa.ColumnElement[Any] = sa.literal_column("'0001-01-01T00:00:00.000Z'")
 
 
-def due(shown: Iterable[Any], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+def select_due(shown: Iterable[Any], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """Return a SELECT of the lease rows whose ``due_at`` is at or before ``:at``.
 
     The range is closed at both ends, so that Postgres uses the index: for a closed range with unknown ends it expects
@@ -93,7 +93,7 @@ Sets = Mapping[str, Any]
 _at = bind("at", RUNS.c.updated_at)
 
 
-def _held(heartbeat_at: sa.ColumnElement[Any]) -> Sets:
+def _held_columns(heartbeat_at: sa.ColumnElement[Any]) -> Sets:
     """Return the columns of a run held by ``:claim_owner`` until ``:lease_expires_at``.
 
     ``heartbeat_at`` never moves back.
@@ -107,7 +107,7 @@ def _held(heartbeat_at: sa.ColumnElement[Any]) -> Sets:
     }
 
 
-def _saved(heartbeat_at: sa.ColumnElement[Any], lease_end: sa.ColumnElement[Any]) -> Sets:
+def _previous_values(heartbeat_at: sa.ColumnElement[Any], lease_end: sa.ColumnElement[Any]) -> Sets:
     """Return values for the ``previous_`` columns, which save the run's state before a take."""
     return {
         "previous_owner": RUNS.c.claim_owner,
@@ -119,8 +119,8 @@ def _saved(heartbeat_at: sa.ColumnElement[Any], lease_end: sa.ColumnElement[Any]
 
 
 #: The values that begin a claim on a run that somebody may hold.
-HELD = _held(HEARTBEAT_AT)
-_was = _saved(HEARTBEAT_AT, LEASE_END)
+HELD = _held_columns(HEARTBEAT_AT)
+_was = _previous_values(HEARTBEAT_AT, LEASE_END)
 
 #: The values of the ``previous_`` columns when a holder takes its own run again: values of an earlier take stay.
 SAVED_ONCE: Sets = {
@@ -131,7 +131,10 @@ SAVED_ONCE: Sets = {
 TAKEN: Sets = {**HELD, **_was}
 
 #: The values that a take writes to a run that nobody holds, such as an admitted one. No lease row is looked up.
-FIRST_TAKEN: Sets = {**_held(RUNS.c.heartbeat_at), **_saved(RUNS.c.heartbeat_at, RUNS.c.lease_expires_at)}
+FIRST_TAKEN: Sets = {
+    **_held_columns(RUNS.c.heartbeat_at),
+    **_previous_values(RUNS.c.heartbeat_at, RUNS.c.lease_expires_at),
+}
 
 _ended = RUNS.c.claim_owner.is_not(None)
 

@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.backends.sql.expressions import millis_between, nearest
 from lastlight_state.backends.sql.json import object_of
 from lastlight_state.db.lists.covering import Covering, NarrowIndex, SelfJoin
-from lastlight_state.db.rows.statements import Row, among, bind, constant, every_column_of, number, prepared
+from lastlight_state.db.rows.statements import Row, among, bind, constant, every_column_of, number, statement_of
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import AmongFew
@@ -79,14 +79,14 @@ def _set_state() -> sa.Executable:
     return row.on_conflict_do_update(index_elements=KEY, set_={"state": row.excluded.state, **kept, **TOUCHED})
 
 
-_SET_STATE = prepared(_set_state())
-_WAKE = prepared(
+_SET_STATE = statement_of(_set_state())
+_WAKE = statement_of(
     sa.update(NODES)
     .where(*NODE_HERE, NODES.c.state == sa.bindparam("waiting"))
     .values(state=param("state"), **NO_WAIT, **TOUCHED)
 )
 #: Cancels the running and waiting nodes of ``:run_id``.
-NODE_CLOSE = prepared(
+NODE_CLOSE = statement_of(
     sa.update(NODES)
     .where(NODES.c.run_id == param("run_id"), sa.or_(NODES.c.state == constant("running"), waits(NODES.c.state)))
     .values(state="cancelled", **NO_WAIT, **TOUCHED)
@@ -151,7 +151,7 @@ _known_types = sa.select(_types.c.word).where(_types.c.word.is_not(None))
 OF_TRIGGER = sa.and_(AmongFew(_c.trigger_type, _known_types), _c.trigger_id == bind("trigger_id", _c.trigger_id))
 
 
-def covered(narrow: NarrowIndex) -> Covering:
+def usage_covering(narrow: NarrowIndex) -> Covering:
     """Return the covering index of executions, for databases that keep large values inside the rows."""
     return Covering("ix_executions_usage", ("started_at", "id"), {"": narrow})
 
@@ -163,11 +163,11 @@ def of_runs(
 
     With ``by_run``, both are grouped by run.
     """
-    finding = SelfJoin(covered(BY_RUN), BY_RUN, (_c.started_at, _c.id))
+    finding = SelfJoin(usage_covering(BY_RUN), BY_RUN, (_c.started_at, _c.id))
     plain, beside = sa.select(*shown).where(*conditions), finding.select(shown, conditions)
     if not by_run:
         return plain, beside
-    return plain.group_by(_c.workflow_run_id), beside.group_by(finding.found(_c.workflow_run_id))
+    return plain.group_by(_c.workflow_run_id), beside.group_by(finding.rewrite_element(_c.workflow_run_id))
 
 
 _SAID_BY_STOP_REASON = {"skipped": "skipped", "error_quota": "deferred"}
@@ -207,7 +207,7 @@ _at = bind("at", _c.finished_at)
 _skill = bind("skill", _c.skill)
 
 #: Ends the executions of ``:run_id`` that are in flight, or those of one ``:skill``.
-CLOSE = prepared(
+CLOSE = statement_of(
     sa.update(EXECUTIONS)
     .where(_c.workflow_run_id == sa.bindparam("run_id"), IN_FLIGHT, sa.or_(_skill.is_(None), _c.skill == _skill))
     .values(
@@ -229,7 +229,7 @@ def close(
     return unit.change(CLOSE, facts)
 
 
-def _divided(amount: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+def _divide_by_million(amount: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
     """Return an SQL expression for the amount divided by a million, rounded towards zero.
 
     Both databases round negative amounts so.
@@ -245,7 +245,7 @@ _is_fine = sa.func.abs(_c.cost_usd) < sa.literal_column(f"{FINE!r}")
 
 #: The cost in whole micro-dollars. For rows that have only the float it is computed as by `money.stored_cost`.
 MICROS: sa.ColumnElement[int] = sa.func.coalesce(
-    _c.cost_micros, sa.case((_is_fine, _divided(_finely)), (_believable, _mirrored))
+    _c.cost_micros, sa.case((_is_fine, _divide_by_million(_finely)), (_believable, _mirrored))
 )
 
 #: The rest of the cost below a micro-dollar, in picodollars.
@@ -288,7 +288,7 @@ SUMS = (
 COUNTED = ("executions", "cost_micros", "cost_picos", *TOKENS, INCLUDED)
 
 
-def summed(row: Row) -> Row:
+def sums_of(row: Row) -> Row:
     """Return the sums of a row as totals have them: the cost in dollars."""
     micros, picos = int(row["cost_micros"]), int(row["cost_picos"])
     return {

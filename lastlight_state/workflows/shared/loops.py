@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db import valid
-from lastlight_state.db.rows.statements import Statement, bind, every_column_of, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, every_column_of, number, statement_of
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
@@ -22,7 +22,7 @@ from lastlight_state.workflows.records import Loop
 from lastlight_state.workflows.shared.rows import PERMITTED, PERMITTED_RUN
 from lastlight_state.workflows.tables import LOOPS, RUNS
 
-_MOST = limits_of(LOOPS)
+_LIMITS = limits_of(LOOPS)
 
 #: The last iteration, the greatest number that a database can hold.
 _LAST = 2**63 - 1
@@ -45,20 +45,20 @@ def upsert(row: Mapping[str, Any], *conditions: sa.ColumnElement[bool], **sets: 
     new = insert(LOOPS).from_select(list(columns), permitted)
     condition = sa.and_(*conditions) if conditions else None
     replaced = new.on_conflict_do_update(index_elements=_KEY, set_={**TOUCHED, **sets}, where=condition)
-    return prepared(replaced.returning(*COLUMNS), Loop)
+    return statement_of(replaced.returning(*COLUMNS), Loop)
 
 
 _advanceable = (_c.iteration == bind("expected", _c.iteration), _c.done == sa.false())
 #: Advances a loop from iteration 0, where it may have no row yet.
 ADVANCE_FIRST = upsert({"iteration": number(1), "done": sa.false()}, *_advanceable, iteration=_c.iteration + 1)
-ADVANCE = prepared(
+ADVANCE = statement_of(
     sa.update(LOOPS)
     .where(_c.run_id == PERMITTED_RUN, _c.loop_id == _loop_id, *_advanceable)
     .values(iteration=_c.iteration + 1, **TOUCHED)
     .returning(*COLUMNS),
     Loop,
 )
-FIND = prepared(sa.select(*COLUMNS).where(*_this_loop), Loop)
+FIND = statement_of(sa.select(*COLUMNS).where(*_this_loop), Loop)
 
 
 class LoopParameters(FenceParameters):
@@ -77,11 +77,11 @@ class Advance(LoopParameters):
 
 def parameters(run_id: str, loop_id: str, at: datetime, claim: Claim | None) -> LoopParameters:
     """Check the arguments of a change of a loop and return its parameters."""
-    key = valid.identifier("loop_id", loop_id, _MOST.loop_id)
-    return {"run_id": run_id, "loop_id": key, "at": at, **checks.presented(claim)}
+    key = valid.identifier("loop_id", loop_id, _LIMITS.loop_id)
+    return {"run_id": run_id, "loop_id": key, "at": at, **checks.fence_parameters(claim)}
 
 
-def advancing(run_id: str, loop_id: str, expected: int, at: datetime, claim: Claim | None) -> Advance:
+def advance_parameters(run_id: str, loop_id: str, expected: int, at: datetime, claim: Claim | None) -> Advance:
     """Check the arguments of a loop's move from iteration ``expected`` to the next. Return its parameters."""
     iteration = valid.number("expected", expected, most=_LAST - 1)
     return {**parameters(run_id, loop_id, at, claim), "expected": iteration}
@@ -92,8 +92,8 @@ def of_step(step: LoopStep, at: datetime, claim: Claim | None) -> Advance:
 
     Return its parameters; the caller fills in the run id.
     """
-    valid.group("loop", step, LoopStep)
-    return advancing("", step.loop_id, step.iteration, at, claim)
+    valid.argument_group("loop", step, LoopStep)
+    return advance_parameters("", step.loop_id, step.iteration, at, claim)
 
 
 def advance(unit: Unit, values: Advance) -> Loop | None:

@@ -19,8 +19,8 @@ from lastlight_state.backends import waiting
 from lastlight_state.db import valid
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.news.watch import Arrivals, TimeLimit, Watch, arrivals, refuse_in_transaction, watch_of
-from lastlight_state.db.rows.statements import Statement, Values, bind, constant, number, prepared
-from lastlight_state.db.schema.indexes import through, unindexed
+from lastlight_state.db.rows.statements import Statement, Values, bind, constant, number, statement_of
+from lastlight_state.db.schema.indexes import hide_from_indexes, through
 from lastlight_state.db.units.scope import Scope
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendBusy, CorruptData
@@ -41,7 +41,7 @@ def _there(named: Sequence[sa.ColumnElement[bool]]) -> sa.Select[tuple[int]]:
     first = [
         through(sa.select(number(1).label("one")).select_from(table), table, index)
         .where(table.c.status == constant("pending"), table.c.expires_at <= _at)
-        .where(sa.exists().where(RUNS.c.id == run_id, *map(unindexed, named)))
+        .where(sa.exists().where(RUNS.c.id == run_id, *map(hide_from_indexes, named)))
         .limit(number(1))
         .subquery()
         for table, run_id, index in _KINDS
@@ -54,13 +54,13 @@ def _there(named: Sequence[sa.ColumnElement[bool]]) -> sa.Select[tuple[int]]:
 THERE = Filtered(_there, workflow_name=RUNS.c.workflow_name.in_)
 
 #: The workflow of ``:run_id``, if the run is paused and has an overdue question.
-WORKFLOW = prepared(
+WORKFLOW = statement_of(
     sa.select(RUNS.c.workflow_name).where(
         RUNS.c.id == sa.bindparam("run_id"),
         RUNS.c.status == constant("paused"),
         sa.or_(
             *(
-                sa.exists().where(run_id == RUNS.c.id, questions.pending(table), table.c.expires_at <= _at)
+                sa.exists().where(run_id == RUNS.c.id, questions.is_pending(table), table.c.expires_at <= _at)
                 for table, run_id, _ in _KINDS
             )
         ),
@@ -109,7 +109,7 @@ class Overdue:
             self._expire([workflow_name])
 
     def _value(self, statement: Statement, given: Values) -> Any:
-        return self._scope.reading(lambda unit: unit.value(statement, {**given, "at": self._now()}))
+        return self._scope.read(lambda unit: unit.value(statement, {**given, "at": self._now()}))
 
 
 # Waits for work: one thread polls the database for all callers that wait in a store.
@@ -186,7 +186,7 @@ class WorkWait:
 
         def look() -> bool:
             self._overdue.expire_at_once(self._sought.names)
-            return self._scope.reading(lambda unit: self._sought.is_there(unit, self._now()))
+            return self._scope.read(lambda unit: self._sought.is_there(unit, self._now()))
 
         return self.limit.look(look)
 
@@ -196,7 +196,7 @@ class WorkWait:
         return arrivals(
             watch,
             self._sought,
-            self.limit.left,
+            self.limit.seconds_left,
             self._poll_interval,
             known=self._known,
             woken=woken,
@@ -217,7 +217,7 @@ def _watch_for(scope: Scope, now: Callable[[], datetime], overdue: Overdue) -> W
             if time.monotonic() >= stuck_until and not overdue.expire_at_once(names):
                 stuck_until = time.monotonic() + STUCK_SECONDS
         began, moment = time.monotonic_ns(), now()
-        found = scope.reading(lambda unit: [each for each in sought if each.is_there(unit, moment)])
+        found = scope.read(lambda unit: [each for each in sought if each.is_there(unit, moment)])
         return dict.fromkeys(found, began)
 
     return watch_of(scope, "work", read)
@@ -240,7 +240,7 @@ class DueRuns(NamedTuple):
     rows: int
 
 
-def over(read: Callable[[int], DueRuns], limit: int, work: Callable[[str], T]) -> Iterator[tuple[str, T]]:
+def expire_in_batches(read: Callable[[int], DueRuns], limit: int, work: Callable[[str], T]) -> Iterator[tuple[str, T]]:
     """Call ``work`` for up to ``limit`` due runs; yield each run id with the result, in ascending order of ids.
 
     ``read(size)`` returns the first ``size`` rows. If ``work`` fails for all of the first ``limit`` rows, the next rows

@@ -20,11 +20,11 @@ def with_claim(repository: R, claim: Claim) -> R:
     """
     kind: Any = type(repository)
     for name, place in _engine_writes(kind):
-        setattr(repository, name, _presenting(getattr(repository, name), place, claim))
+        setattr(repository, name, _pass_claim(getattr(repository, name), place, claim))
     return repository
 
 
-def _presenting(method: Callable[..., Any], place: int | None, claim: Claim) -> Callable[..., Any]:
+def _pass_claim(method: Callable[..., Any], place: int | None, claim: Claim) -> Callable[..., Any]:
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("claim") is None and _is_of_run(claim.run_id, place, args, kwargs):

@@ -10,7 +10,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from lastlight_state import codec
-from lastlight_state.db.rows.statements import Row, Statement, bind, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, statement_of
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData, InvalidValue, PayloadTooLarge
@@ -19,7 +19,7 @@ from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.records import RunProgress
 from lastlight_state.workflows.shared import rows
-from lastlight_state.workflows.shared.rows import LockedRun, locking
+from lastlight_state.workflows.shared.rows import LockedRun, lock_statement
 from lastlight_state.workflows.tables import RUNS
 
 _POINTER_RULE = "store large text with executions.save_output and keep its execution id in scratch"
@@ -54,9 +54,9 @@ class LockedBoth(LockedPhases, LockedScratch):
     """A locked run with its history and scratch."""
 
 
-LOCK_PHASES = locking(LockedPhases)
-LOCK_SCRATCH = locking(LockedScratch)
-LOCK_BOTH = locking(LockedBoth)
+LOCK_PHASES = lock_statement(LockedPhases)
+LOCK_SCRATCH = lock_statement(LockedScratch)
+LOCK_BOTH = lock_statement(LockedBoth)
 
 _this_run = RUNS.c.id == sa.bindparam("run_id")
 _updated = {"updated_at": later_of(RUNS.c.updated_at, bind("at", RUNS.c.updated_at))}
@@ -66,9 +66,9 @@ _phase: Mapping[str, Any] = {
     "current_phase": sa.bindparam("phase"),
 }
 
-PUT_PHASE = prepared(sa.update(RUNS).where(_this_run).values(**_phase, **_updated))
-PUT_SCRATCH = prepared(sa.update(RUNS).where(_this_run).values(scratch=sa.bindparam("scratch"), **_updated))
-PUT_BOTH = prepared(sa.update(RUNS).where(_this_run).values(scratch=sa.bindparam("scratch"), **_phase, **_updated))
+PUT_PHASE = statement_of(sa.update(RUNS).where(_this_run).values(**_phase, **_updated))
+PUT_SCRATCH = statement_of(sa.update(RUNS).where(_this_run).values(scratch=sa.bindparam("scratch"), **_updated))
+PUT_BOTH = statement_of(sa.update(RUNS).where(_this_run).values(scratch=sa.bindparam("scratch"), **_phase, **_updated))
 
 _LOCKS: Mapping[tuple[bool, bool], Statement[Any]] = {
     (True, True): LOCK_BOTH,
@@ -105,7 +105,7 @@ def take(unit: Unit, step: Step, limits: Limits, claim: Claim | None) -> RunProg
     row = lock(unit, step)
     rows.check(row, claim)
     rows.expect(row, words.LIVE)
-    return _taken(unit, row, step, limits)
+    return _apply_step(unit, row, step, limits)
 
 
 def take_unfenced(unit: Unit, step: Step, limits: Limits) -> RunProgress:
@@ -113,7 +113,7 @@ def take_unfenced(unit: Unit, step: Step, limits: Limits) -> RunProgress:
 
     The caller has locked the run and checked that it is live.
     """
-    return _taken(unit, lock(unit, step), step, limits)
+    return _apply_step(unit, lock(unit, step), step, limits)
 
 
 def lock(unit: Unit, step: Step) -> LockedRun:
@@ -125,16 +125,16 @@ def lock(unit: Unit, step: Step) -> LockedRun:
 def add(unit: Unit, row: LockedRun, step: Step, limits: Limits) -> None:
     """Apply a step to the row that `lock` returned for the step. The caller has checked the run's fence and status."""
     if any(step.parts):
-        _taken(unit, row, step, limits)
+        _apply_step(unit, row, step, limits)
 
 
-def _taken(unit: Unit, row: LockedRun, step: Step, limits: Limits) -> RunProgress:
+def _apply_step(unit: Unit, row: LockedRun, step: Step, limits: Limits) -> RunProgress:
     values: Row = {"run_id": step.run_id, "at": step.at}
     if step.entry is not None:
         phases = cast(LockedPhases, row)
         values["phase_history"] = _history(phases, step.entry, limits)
         values |= {"phase": step.entry["phase"], "phase_count": len(phases.phase_history) + 1}
-    scratch = None if not step.parts[1] else _merged(cast(LockedScratch, row), step, limits)
+    scratch = None if not step.parts[1] else _merge_scratch(cast(LockedScratch, row), step, limits)
     if scratch is not None:
         values["scratch"] = scratch
     unit.change(_PUTS[step.parts], values)
@@ -160,7 +160,7 @@ def _history(row: LockedPhases, entry: dict[str, Any], limits: Limits) -> str:
     return data.decode()
 
 
-def _merged(row: LockedScratch, step: Step, limits: Limits) -> str:
+def _merge_scratch(row: LockedScratch, step: Step, limits: Limits) -> str:
     stored = row.scratch
     if stored is not None and not isinstance(stored, dict):
         raise CorruptData("workflow_runs", row.id, "scratch", problem="must be an object")

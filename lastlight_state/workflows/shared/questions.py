@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.rows.statements import Family, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import Family, bind, constant, number, statement_of
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS
@@ -22,7 +22,7 @@ _MOST_NAMED = 20
 _OF_RUN = {APPROVALS: "ix_approvals_run", REQUESTS: "ix_human_requests_summary"}
 
 
-def pending(table: sa.Table) -> sa.ColumnElement[bool]:
+def is_pending(table: sa.Table) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a question is pending, for statements that find questions by run or by id.
 
     The ``coalesce`` keeps SQLite from choosing the index on status, which would read every pending question.
@@ -33,10 +33,10 @@ def pending(table: sa.Table) -> sa.ColumnElement[bool]:
 _this_run = bind("run_id", REQUESTS.c.run_id)
 
 #: The conditions of the pending questions of ``:run_id``; they use the index on the run.
-PENDING_APPROVALS, PENDING_REQUESTS = ((run == _this_run, pending(table)) for table, run in _KINDS)
+PENDING_APPROVALS, PENDING_REQUESTS = ((run == _this_run, is_pending(table)) for table, run in _KINDS)
 
 
-def blocked(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+def is_blocked(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a pending question blocks the run; ``run_id`` is a column of the outer query.
 
     A write with this condition must lock the run's row in an earlier statement. A statement that waits for the lock
@@ -45,7 +45,7 @@ def blocked(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     return sa.or_(
         *(
             sa.exists(through(sa.select(table.c.id), table, _OF_RUN[table])).where(
-                run == run_id, pending(table), table.c.blocks_run == sa.true()
+                run == run_id, is_pending(table), table.c.blocks_run == sa.true()
             )
             for table, run in _KINDS
         )
@@ -54,33 +54,36 @@ def blocked(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
 
 _blocking = sa.union_all(
     *(
-        sa.select(table.c.id).where(run == _this_run, pending(table), table.c.blocks_run == sa.true())
+        sa.select(table.c.id).where(run == _this_run, is_pending(table), table.c.blocks_run == sa.true())
         for table, run in _KINDS
     )
 ).subquery()
 #: Some of the questions that block ``:run_id``: whether there are any decides, and an error names these.
-BLOCKING = prepared(sa.select(_blocking.c.id).order_by(_blocking.c.id).limit(number(_MOST_NAMED)))
+BLOCKING = statement_of(sa.select(_blocking.c.id).order_by(_blocking.c.id).limit(number(_MOST_NAMED)))
 
 
-def _named(ids: Sequence[sa.BindParameter[Any]]) -> sa.CompoundSelect[Any]:
+def _select_pending(ids: Sequence[sa.BindParameter[Any]]) -> sa.CompoundSelect[Any]:
     return sa.union_all(
-        *(sa.select(table.c.id).where(table.c.id.in_(ids), run == _this_run, pending(table)) for table, run in _KINDS)
+        *(
+            sa.select(table.c.id).where(table.c.id.in_(ids), run == _this_run, is_pending(table))
+            for table, run in _KINDS
+        )
     )
 
 
-_OPEN: Family = Family("question", _named)
+_OPEN: Family = Family("question", _select_pending)
 
 _CLOSE = tuple(
-    prepared(
+    statement_of(
         sa.update(table)
-        .where(run == _this_run, pending(table))
+        .where(run == _this_run, is_pending(table))
         .values(status="cancelled", closed_reason=sa.bindparam("reason"))
     )
     for table, run in _KINDS
 )
 
 
-def blocking(unit: Unit, run_id: str) -> list[str]:
+def blocking_ids(unit: Unit, run_id: str) -> list[str]:
     """Return the ids of questions that block a locked run, at most 20."""
     return unit.values(BLOCKING, {"run_id": run_id})
 

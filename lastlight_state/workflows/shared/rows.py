@@ -24,7 +24,7 @@ from lastlight_state.db.rows.statements import (
     columns_of,
     constant,
     every_column_of,
-    prepared,
+    statement_of,
 )
 from lastlight_state.db.schema.indexes import RepeatedPredicate, through
 from lastlight_state.db.units.scope import Scope
@@ -93,7 +93,7 @@ NEW_COLUMNS = every_column_of(WorkflowRun, RUNS, hidden=_INNER)
 COLUMNS: tuple[sa.ColumnElement[Any], ...] = tuple(_RENEWED.get(column.name, column) for column in NEW_COLUMNS)
 
 
-def locking(row: type[LockedT], *computed: Any, run: sa.ColumnElement[Any] | None = None) -> Statement[LockedT]:
+def lock_statement(row: type[LockedT], *computed: Any, run: sa.ColumnElement[Any] | None = None) -> Statement[LockedT]:
     """Return the statement that locks a run's row, of ``:run_id`` or ``run``, and returns a ``row`` of it.
 
     ``computed`` are the columns of ``row`` that are not those of the run.
@@ -101,14 +101,14 @@ def locking(row: type[LockedT], *computed: Any, run: sa.ColumnElement[Any] | Non
     run_id = sa.bindparam("run_id") if run is None else run
     names = {column.name for column in computed}
     own = (column for column in columns_of(row, RUNS) if column.name not in names)
-    return prepared(sa.select(*own, *computed).where(RUNS.c.id == run_id).with_for_update(key_share=True), row)
+    return statement_of(sa.select(*own, *computed).where(RUNS.c.id == run_id).with_for_update(key_share=True), row)
 
 
-LOCK = locking(LockedRun)
+LOCK = lock_statement(LockedRun)
 #: A whole run, with the states of its nodes.
 DETAIL = (*COLUMNS, states_of(RUNS.c.id))
-GET: Statement[WorkflowRun] = prepared(sa.select(*DETAIL).where(RUNS.c.id == sa.bindparam("run_id")), RunDetail)
-EXISTS = prepared(sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")))
+GET: Statement[WorkflowRun] = statement_of(sa.select(*DETAIL).where(RUNS.c.id == sa.bindparam("run_id")), RunDetail)
+EXISTS = statement_of(sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")))
 
 
 @overload
@@ -141,7 +141,7 @@ def page_of(
     A ``run_id`` that is not text is `InvalidValue`; as a filter, None would mean "all runs".
     """
     valid.page_limit(limit)
-    given = {"run_id": valid.sought("run_id", run_id), **also}
+    given = {"run_id": valid.lookup_text("run_id", run_id), **also}
 
     def work(unit: Unit) -> Page[RowT]:
         page = listing.page(unit, limit=limit, page_token=page_token, given=given)
@@ -222,7 +222,7 @@ PERMITTED_RUN = sa.select(RUNS.c.id).where(PERMITTED).with_for_update(key_share=
 
 def check(row: LockedRun, claim: Claim | None) -> None:
     """Raise `ClaimLost` unless the claim holds the locked run ``row``, or nobody holds it and there is no claim."""
-    presented = None if claim is None else valid.group("claim", claim, Claim).epoch
+    presented = None if claim is None else valid.argument_group("claim", claim, Claim).epoch
     current = None if row.claim_owner is None else row.claim_epoch
     of_another_run = claim is not None and claim.run_id != row.id
     if presented != current or of_another_run:
@@ -264,8 +264,8 @@ def decide(
 
     If it wrote nothing, raise `NotFound`, `ClaimLost` or `Conflict` ``run_status``, or else the ``refusal``.
     """
-    done = scope.once(attempt, repeatable=repeatable)
-    return scope.writing(lambda unit: _again(unit, run_id, claim, attempt, refusal)) if done is None else done
+    done = scope.one_statement(attempt, repeatable=repeatable)
+    return scope.write(lambda unit: _again(unit, run_id, claim, attempt, refusal)) if done is None else done
 
 
 def _again(

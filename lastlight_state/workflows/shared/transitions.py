@@ -53,7 +53,7 @@ _NOTHING = Wait()
 _NO_WAIT: Mapping[str, Any] = {"pause_reason": None, "wake_at": None, "waiting_for": None, "correlation_id": None}
 
 
-def recorded(head: Any, row: type[RowT], *, from_status: sa.ColumnElement[Any]) -> Chain[RowT]:
+def transition_chain(head: Any, row: type[RowT], *, from_status: sa.ColumnElement[Any]) -> Chain[RowT]:
     """Return the `Chain` of two writes: ``head``, which writes and returns a run, and the insert of its transition."""
     return Chain(
         head,
@@ -74,12 +74,12 @@ def recorded(head: Any, row: type[RowT], *, from_status: sa.ColumnElement[Any]) 
     )
 
 
-def _moving(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[WorkflowRun]:
+def _status_change(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[WorkflowRun]:
     """Return a change from ``:from_status`` to ``:to_status``, if the conditions hold."""
-    return _noting(*conditions, status=sa.bindparam("to_status"), status_reason=sa.bindparam("reason"), **sets)
+    return _recorded_change(*conditions, status=sa.bindparam("to_status"), status_reason=sa.bindparam("reason"), **sets)
 
 
-def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[WorkflowRun]:
+def _recorded_change(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[WorkflowRun]:
     """Return a change that is recorded, from ``:from_status``, and leaves the status to ``sets``."""
     at = bind("at", RUNS.c.updated_at)
     head = (
@@ -92,25 +92,25 @@ def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[WorkflowR
         )
         .returning(*COLUMNS)
     )
-    return recorded(head, WorkflowRun, from_status=bind("from_status", TRANSITIONS.c.from_status))
+    return transition_chain(head, WorkflowRun, from_status=bind("from_status", TRANSITIONS.c.from_status))
 
 
-PAUSE = _moving(
+PAUSE = _status_change(
     pause_reason=sa.bindparam("pause_reason"),
     wake_at=sa.bindparam("wake_at"),
     waiting_for=sa.bindparam("waiting_for"),
     correlation_id=sa.bindparam("correlation_id"),
     **END_CLAIM,
 )
-RESUME = _moving(**_NO_WAIT, lease_expires_at=None)
-END = _moving(
+RESUME = _status_change(**_NO_WAIT, lease_expires_at=None)
+END = _status_change(
     finished_at=bind("at", RUNS.c.finished_at),
     error=sa.bindparam("error"),
     error_detail=sa.bindparam("error_detail"),
     **_NO_WAIT,
     **END_CLAIM,
 )
-RESTART = _moving(
+RESTART = _status_change(
     RUNS.c.restart_count < RUNS.c.max_restarts,
     restart_count=RUNS.c.restart_count + 1,
     finished_at=None,
@@ -124,30 +124,30 @@ RESTART = _moving(
     **_NO_WAIT,
     **END_CLAIM,
 )
-ASK_CANCEL = _noting(
+ASK_CANCEL = _recorded_change(
     cancel_requested_at=bind("at", RUNS.c.cancel_requested_at),
     cancel_requested_by=sa.bindparam("actor"),
     cancel_reason=sa.bindparam("detail"),
 )
-ALLOW_RESTARTS = _noting(max_restarts=sa.bindparam("max_restarts"))
+ALLOW_RESTARTS = _recorded_change(max_restarts=sa.bindparam("max_restarts"))
 #: Records a note about one of the run's questions, such as its answer. The run keeps its status.
-QUESTION = _noting()
-ADMIT = _moving(
+QUESTION = _recorded_change()
+ADMIT = _status_change(
     admitted_at=bind("at", RUNS.c.admitted_at), lease_expires_at=sa.bindparam("lease_expires_at"), **_NO_WAIT
 )
-REQUEUE = _moving(
+REQUEUE = _status_change(
     queued_at=bind("at", RUNS.c.queued_at),
     admitted_at=None,
     **{**_NO_WAIT, "wake_at": sa.bindparam("wake_at")},
     **END_CLAIM,
 )
-QUEUE_AGAIN = _noting(
+QUEUE_AGAIN = _recorded_change(
     queued_at=bind("at", RUNS.c.queued_at),
     wake_at=sa.func.coalesce(bind("wake_at", RUNS.c.wake_at), RUNS.c.wake_at),
 )
 #: Releases a run without changing its status.
-GIVE_BACK = _noting(**PUT_BACK)
-RELEASE = _moving(
+GIVE_BACK = _recorded_change(**PUT_BACK)
+RELEASE = _status_change(
     admitted_at=sa.case((bind("to_status", RUNS.c.status) != "queued", RUNS.c.admitted_at)),
     **PUT_BACK,
 )
@@ -291,7 +291,7 @@ def pause(
         at=at,
         source="engine" if by is None else "operator",
         actor=by,
-        detail=detail or _awaited(wait),
+        detail=detail or _wait_text(wait),
         presented_epoch=claim.epoch if claim else None,
         pause_reason=why,
         wake_at=wait.until,
@@ -300,7 +300,7 @@ def pause(
     )
 
 
-def _awaited(wait: Wait) -> str | None:
+def _wait_text(wait: Wait) -> str | None:
     """Describe the signal and time that a paused run waits for.
 
     Return None if it waits for a question or an operator.

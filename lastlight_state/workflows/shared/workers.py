@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
-from lastlight_state.db.rows.statements import Statement, bind, constant, prepared
+from lastlight_state.db.rows.statements import Statement, bind, constant, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows.shared.claims import LEASE_END
 from lastlight_state.workflows.shared.rows import through_live_index
@@ -45,13 +45,13 @@ class LivingWorker(NamedTuple):
 _now = bind("at", WORKERS.c.expires_at)
 _lives = WORKERS.c.expires_at >= _now
 
-LIVING = prepared(
+LIVING = statement_of(
     sa.select(WORKERS.c.name, WORKERS.c.slots, WORKERS.c.workflow_names, WORKERS.c.app_versions).where(_lives),
     LivingWorker,
 )
 
 
-def _held() -> sa.Select[Any]:
+def _held_counts() -> sa.Select[Any]:
     running = through_live_index(sa.select(RUNS.c.workflow_name, RUNS.c.claim_owner)).where(
         RUNS.c.status == constant("running"), RUNS.c.claim_owner.is_not(None), bind("at", LEASE_END) <= LEASE_END
     )
@@ -64,7 +64,7 @@ def _held() -> sa.Select[Any]:
 
 
 #: How many runs are held at this moment, by workflow and worker; without a worker those that all other programs hold.
-HELD: Statement[tuple[str, str | None, int]] = prepared(_held(), tuple)
+HELD: Statement[tuple[str, str | None, int]] = statement_of(_held_counts(), tuple)
 
 
 class Shortage(NamedTuple):
@@ -89,7 +89,7 @@ class Workforce:
         """Return why no worker takes a run of this workflow and version."""
         serving = [worker for worker in self.living if workflow_name in worker.workflow_names]
         if not serving:
-            return self._unserved(workflow_name)
+            return self._unserved_shortage(workflow_name)
         fitting = [worker for worker in serving if _drives(worker, app_version)]
         if not fitting:
             return Shortage("version", f"no worker that serves {workflow_name!r} drives version {app_version!r}")
@@ -99,7 +99,7 @@ class Workforce:
             return Shortage("slots", f"all slots of workers that serve {workflow_name!r} are taken ({slots})")
         return Shortage("free", f"slots of workers that serve {workflow_name!r} are free ({slots - taken} of {slots})")
 
-    def _unserved(self, workflow_name: str) -> Shortage:
+    def _unserved_shortage(self, workflow_name: str) -> Shortage:
         """Return the reason for a workflow that no worker serves.
 
         Programs that claim runs without reporting as workers may serve it.
@@ -120,9 +120,9 @@ def _drives(worker: LivingWorker, app_version: str | None) -> bool:
 
 def read_workforce(unit: Unit, now: datetime) -> Workforce:
     """Return the workers that reported recently and the number of runs they hold. Skips rows that cannot be read."""
-    living = unit.passing(unit.readable(LIVING, {"at": now}).rows)
+    living = unit.without_damaged(unit.rows_or_errors(LIVING, {"at": now}).rows)
     held, others = Counter[str](), Counter[str]()
-    for workflow_name, name, count in unit.passing(unit.readable(HELD, {"at": now}).rows):
+    for workflow_name, name, count in unit.without_damaged(unit.rows_or_errors(HELD, {"at": now}).rows):
         if name is None:
             others[workflow_name] += count
         else:

@@ -31,7 +31,7 @@ from lastlight_state.workflows.usage.records import (
     UsageTotals,
 )
 
-_MOST, _RUN = limits_of(EXECUTIONS), limits_of(RUNS)
+_LIMITS, _RUN = limits_of(EXECUTIONS), limits_of(RUNS)
 
 Dimension = Literal["workflow", "repo", "model", "trigger_type", "skill", "triggered_by"]
 
@@ -86,7 +86,7 @@ class Rollups(Repository):
         }
         if values["until"] < values["since"]:
             raise InvalidValue("until", "must not be before since")
-        return tuple(self._all(statement, values))
+        return tuple(self._list_rows(statement, values))
 
     def stats(self, *, since: datetime) -> UsageStats:
         """Return counts of executions since ``since`` by outcome, skill and trigger type, and totals, also of today.
@@ -115,7 +115,7 @@ class Rollups(Repository):
         Only ended executions count, in the order of their start. Skipped, deferred and cancelled executions neither
         count nor end the streak.
         """
-        valid.optional("skill", skill, _MOST.skill)
+        valid.optional("skill", skill, _LIMITS.skill)
         valid.optional("workflow_name", workflow_name, _RUN.workflow_name)
         values = {"most": valid.page_limit(limit)}
         if skill is not None and workflow_name is not None and not skill.startswith(f"{workflow_name}:"):
@@ -159,7 +159,7 @@ class Rollups(Repository):
         return tuple(_bucket(start, found.get(iso_text(start)[:letters], [])) for start in starts)
 
     def _totals(self, statement: Statement[UsageTotals], values: Values) -> UsageTotals:
-        [totals] = self._all(statement, values)
+        [totals] = self._list_rows(statement, values)
         return totals
 
     def _since(self, since: datetime) -> dict[str, datetime]:
@@ -211,7 +211,7 @@ def _filters(workflow: str | None, repo: str | None, model: str | None) -> Row:
     if workflow is not None:
         given["workflow"] = sql.skills_of(valid.identifier("workflow", workflow, _RUN.workflow_name))
     if model is not None:
-        given["model"] = {"model": valid.identifier("model", model, _MOST.model)}
+        given["model"] = {"model": valid.identifier("model", model, _LIMITS.model)}
     return given if repo is None else given | repos.repo_filter(repo)
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from lastlight_state.db.rows.records import Record, make_record
 from lastlight_state.db.rows.statements import Row
 from lastlight_state.workflows.records import Totals
-from lastlight_state.workflows.shared.executions import COUNTED, INCLUDED, summed, total_tokens
+from lastlight_state.workflows.shared.executions import COUNTED, INCLUDED, sums_of, total_tokens
 
 
 class UsageTotals(Totals):
@@ -27,7 +27,7 @@ class UsageTotals(Totals):
     @classmethod
     def of(cls, values: Any) -> Self:
         others = {name: value for name, value in values.items() if name not in COUNTED}
-        return make_record(cls, {**others, **summed(values), "total_tokens": total_tokens(values)})
+        return make_record(cls, {**others, **sums_of(values), "total_tokens": total_tokens(values)})
 
 
 class UsageBucket(UsageTotals):

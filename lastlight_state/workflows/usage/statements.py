@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from lastlight_state.backends.sql.expressions import before, utc_bucket
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
-from lastlight_state.db.rows.writes import shaped
+from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, statement_of
+from lastlight_state.db.rows.writes import cache_statements
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.shared.executions import IN_FLIGHT, OUTCOME, SUMS, of_runs
@@ -56,12 +56,12 @@ def skills_of(workflow: str) -> dict[str, str]:
     return {"first_skill": f"{workflow}:", "behind_skills": f"{workflow}{_AFTER_COLON}"}
 
 
-@shaped
+@cache_statements
 def buckets(letters: int, filters: frozenset[str]) -> Statement:
     """Return sums by bucket and outcome. A bucket is the first letters of a time: ten for days, thirteen for hours."""
     bucket = utc_bucket(_c.started_at, number(letters))
     chosen = (FILTERS[name] for name in sorted(filters))
-    return prepared(
+    return statement_of(
         _over_all(bucket.label("bucket"), OUTCOME, *SUMS).where(_window, *chosen).group_by(bucket, OUTCOME.element)
     )
 
@@ -76,7 +76,7 @@ _KEYS: Mapping[str, sa.ColumnElement[Any]] = {
 }
 
 
-def _grouped(key: sa.ColumnElement[Any]) -> Statement[UsageGroup]:
+def _group_statement(key: sa.ColumnElement[Any]) -> Statement[UsageGroup]:
     """Return the most expensive groups.
 
     The key is sorted through ``coalesce``, because the databases sort NULL to opposite ends.
@@ -84,7 +84,7 @@ def _grouped(key: sa.ColumnElement[Any]) -> Statement[UsageGroup]:
     micros, picos = SUMS[1].element, SUMS[2].element
     million = number(MILLION)
     cost = micros + picos.op("/")(million), picos % million
-    return prepared(
+    return statement_of(
         _over_all(key.label("key"), *SUMS)
         .where(_window)
         .group_by(key)
@@ -94,12 +94,12 @@ def _grouped(key: sa.ColumnElement[Any]) -> Statement[UsageGroup]:
     )
 
 
-BY = {dimension: _grouped(key) for dimension, key in _KEYS.items()}
+BY = {dimension: _group_statement(key) for dimension, key in _KEYS.items()}
 
 
-def _counted(column: sa.Column[Any]) -> Statement[tuple[str, int]]:
+def _count_statement(column: sa.Column[Any]) -> Statement[tuple[str, int]]:
     count = sa.func.count()
-    return prepared(
+    return statement_of(
         _over_all(column.label("key"), count.label("executions"))
         .where(_window)
         .group_by(column)
@@ -109,11 +109,11 @@ def _counted(column: sa.Column[Any]) -> Statement[tuple[str, int]]:
     )
 
 
-SINCE = prepared(_over_all(*SUMS).where(_window), UsageTotals)
-OUTCOMES_SINCE = prepared(_over_all(OUTCOME, *SUMS).where(_window).group_by(OUTCOME.element))
-SKILLS_SINCE = _counted(_c.skill)
-TRIGGER_TYPES_SINCE = _counted(_c.trigger_type)
-RUNNING_NOW = prepared(
+SINCE = statement_of(_over_all(*SUMS).where(_window), UsageTotals)
+OUTCOMES_SINCE = statement_of(_over_all(OUTCOME, *SUMS).where(_window).group_by(OUTCOME.element))
+SKILLS_SINCE = _count_statement(_c.skill)
+TRIGGER_TYPES_SINCE = _count_statement(_c.trigger_type)
+RUNNING_NOW = statement_of(
     through(sa.select(sa.func.count().label("running")), EXECUTIONS, "ix_executions_signs").where(IN_FLIGHT)
 )
 
@@ -144,7 +144,7 @@ def _newest_of_skills(skills: Any) -> Any:
 
 
 def _newest(*conditions: sa.ColumnElement[bool]) -> Statement:
-    return prepared(
+    return statement_of(
         _over_all(OUTCOME)
         .where(_judged, *conditions)
         .order_by(_c.started_at.desc(), _c.id.desc())
@@ -165,7 +165,7 @@ _next = (
 )
 _skills = _first.union_all(sa.select(_next).where(_first.c.skill.is_not(None)))
 #: The skills of a workflow. Steps from one skill to the next in their index, however many executions each has.
-SKILLS_OF_WORKFLOW = prepared(
+SKILLS_OF_WORKFLOW = statement_of(
     sa.select(_skills.c.skill).where(_skills.c.skill.is_not(None)).limit(number(MOST_SKILLS + 1))
 )
 

@@ -20,7 +20,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page, with_values
-from lastlight_state.db.rows.statements import Family, Row, constant, every_column_of, prepared
+from lastlight_state.db.rows.statements import Family, Row, constant, every_column_of, statement_of
 from lastlight_state.db.rows.writes import upsert
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
@@ -29,14 +29,14 @@ from lastlight_state.workflows.shared.rows import through_live_index
 from lastlight_state.workflows.shared.workers import PATIENCE
 from lastlight_state.workflows.tables import RUNS, WORKERS
 from lastlight_state.workflows.workers.records import WaitingWorkflow, WorkerStatus
-from lastlight_state.workflows.workers.waiting import waiting
+from lastlight_state.workflows.workers.waiting import waiting_workflows
 
-_MOST = limits_of(WORKERS)
+_LIMITS = limits_of(WORKERS)
 
 _COLUMNS = every_column_of(WorkerStatus, WORKERS)
 _this = WORKERS.c.name == sa.bindparam("name")
 
-ANNOUNCE = prepared(
+ANNOUNCE = statement_of(
     upsert(
         WORKERS,
         tuple(column.name for column in _COLUMNS),
@@ -50,8 +50,8 @@ ANNOUNCE = prepared(
         },
     )
 )
-FIND = prepared(sa.select(*_COLUMNS).where(_this), WorkerStatus)
-REMOVE = prepared(sa.delete(WORKERS).where(_this))
+FIND = statement_of(sa.select(*_COLUMNS).where(_this), WorkerStatus)
+REMOVE = statement_of(sa.delete(WORKERS).where(_this))
 LIST = Listing("workflow_workers", _COLUMNS, order=(WORKERS.c.name,), descending=False, row=WorkerStatus)
 
 
@@ -77,8 +77,8 @@ class Workers(Repository):
         """
         now = self._now()
         values: Row = {
-            "name": valid.identifier("name", name, _MOST.name),
-            "host": socket.gethostname()[: _MOST.host],
+            "name": valid.identifier("name", name, _LIMITS.name),
+            "host": socket.gethostname()[: _LIMITS.host],
             "pid": os.getpid(),
             "slots": valid.number("slots", slots, least=1),
             "started_at": now,
@@ -91,12 +91,12 @@ class Workers(Repository):
 
     def remove(self, name: str) -> bool:
         """Delete the row of a worker that has ended. Returns false if there was no worker of this name."""
-        values = {"name": valid.sought("name", name)}
+        values = {"name": valid.lookup_text("name", name)}
         return self._once(lambda unit: unit.change(REMOVE, values), repeatable=True) > 0
 
     def get(self, name: str) -> WorkerStatus:
         """Return the status of a worker, even one that counts as ended but was not removed. Raises `NotFound`."""
-        values, now = {"name": valid.sought("name", name)}, self._now()
+        values, now = {"name": valid.lookup_text("name", name)}, self._now()
 
         def work(unit: Unit) -> WorkerStatus | None:
             worker = unit.row(FIND, values)
@@ -126,12 +126,12 @@ class Workers(Repository):
         A run waits for a worker if it has been free for more than a minute: offered, due, abandoned by its holder, or
         queued while no worker serves its workflow. A workflow has one item for each reason why its runs wait.
         """
-        return self._viewing(partial(waiting, now=self._now()))
+        return self._viewing(partial(waiting_workflows, now=self._now()))
 
 
 def _list(name: str, values: Sequence[str] | None) -> str | None:
     """Encode the values as a sorted JSON array without duplicates. Return None for None."""
-    most: int = getattr(_MOST, name)
+    most: int = getattr(_LIMITS, name)
     return None if values is None else codec.encode(name, sorted(set(values)), max_bytes=most)
 
 

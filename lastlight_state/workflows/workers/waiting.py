@@ -9,7 +9,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from lastlight_state.clock import to_millis
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import bind, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows.claims import lists
 from lastlight_state.workflows.queue.statements import free_in_line
@@ -48,10 +48,10 @@ FREE = lists.Ranges(
 )
 _queued_since = sa.func.coalesce(RUNS.c.wake_at, RUNS.c.queued_at, type_=RUNS.c.queued_at.type).label("since")
 #: The runs that could have been admitted at the moment ``:at``, whatever the caps.
-QUEUED = prepared(free_in_line((RUNS.c.id, RUNS.c.workflow_name, RUNS.c.app_version, _queued_since)), FreeRun)
+QUEUED = statement_of(free_in_line((RUNS.c.id, RUNS.c.workflow_name, RUNS.c.app_version, _queued_since)), FreeRun)
 
 
-def waiting(unit: Unit, now: datetime) -> tuple[WaitingWorkflow, ...]:
+def waiting_workflows(unit: Unit, now: datetime) -> tuple[WaitingWorkflow, ...]:
     """Return the workflows whose runs wait for a worker, the longest wait first."""
     found: dict[tuple[str, str], WaitingWorkflow] = {}
     for row, short in _waiting_runs(unit, now):
@@ -72,8 +72,8 @@ def waiting(unit: Unit, now: datetime) -> tuple[WaitingWorkflow, ...]:
 def _waiting_runs(unit: Unit, now: datetime) -> Iterator[tuple[FreeRun | TakeableRun, Shortage]]:
     moment = lists.moment(to_millis(now - WAITS_AFTER))
     statement, given = FREE.of({"workflow_name": None}, False, MOST)
-    free = unit.passing(unit.readable(statement, {**moment, **given}).rows)
-    queued = unit.passing(unit.readable(QUEUED, {**moment, "limit": MOST}).rows)
+    free = unit.without_damaged(unit.rows_or_errors(statement, {**moment, **given}).rows)
+    queued = unit.without_damaged(unit.rows_or_errors(QUEUED, {**moment, "limit": MOST}).rows)
     if not free and not queued:
         return
     force = read_workforce(unit, now)

@@ -500,9 +500,9 @@ def test_no_event_makes_the_translation_raise(stream: list[dict[str, Any]], opti
     translator = Translator(options, None)
     for event in stream:
         for line in translator.translate(event, Stamp(moment_of(event, NOON), "s")) or []:
-            translator.written(line)
+            translator.record_line(line)
             assert dump_line(line).endswith(b"}\n")
-    assert all(map(dump_line, translator.closing(Outcome(), Stamp(NOON, "s"))))
+    assert all(map(dump_line, translator.closing_lines(Outcome(), Stamp(NOON, "s"))))
 
 
 def test_what_came_since_a_mark_can_be_forgotten() -> None:
@@ -513,7 +513,7 @@ def test_what_came_since_a_mark_can_be_forgotten() -> None:
     translator.translate(said(call("c"), usage={"input": 5}), stamp)
     translator.back_to(mark)
     assert translator.translate(ended("c", "x"), stamp) is None
-    assert translator.closing(Outcome(), stamp)[0]["total_input_tokens"] == 0
+    assert translator.closing_lines(Outcome(), stamp)[0]["total_input_tokens"] == 0
 
 
 def test_a_value_nested_too_deep_for_json_is_told_as_python_shows_it() -> None:

@@ -272,7 +272,7 @@ def test_who_only_reads_loses_nothing_when_the_connection_is_lost_at_the_end(
     elif way == "async view":
         asyncio.run(awaited())
     else:
-        assert store._scope.viewing(killed) == 1
+        assert store._scope.view(killed) == 1
     assert read(store) == 1
     assert store.metrics.retries == 0
 

@@ -201,7 +201,7 @@ def test_a_write_whose_outcome_is_unknown_is_shown_if_it_was_stored(servers: Pai
 def losing_answers(store: StateStore, *, grouped: bool) -> Iterator[None]:
     """Lose what the server says of a commit, or of a statement that is one."""
     backend: Any = store.backend
-    commit, fetched = backend.commit, backend.fetched
+    commit, fetch_rows = backend.commit, backend.fetch_rows
 
     def commit_unheard(checkout: Checkout) -> None:
         commit(checkout)
@@ -210,16 +210,16 @@ def losing_answers(store: StateStore, *, grouped: bool) -> Iterator[None]:
         raise error
 
     def fetch_unheard(cursor: Any) -> None:
-        fetched(cursor)
+        fetch_rows(cursor)
         raise BackendUnavailable("lost", reason=LOST)
 
     backend.commit = commit_unheard
     if not grouped:
-        backend.fetched = fetch_unheard
+        backend.fetch_rows = fetch_unheard
     try:
         yield
     finally:
-        backend.__dict__.pop("fetched", None)
+        backend.__dict__.pop("fetch_rows", None)
         del backend.commit
 
 

@@ -91,7 +91,7 @@ def test_a_question_may_take_as_long_as_it_says(postgres_database: Database) -> 
             unit = view._scope.unit
             store.backend.ask(unit.checkout, "SELECT pg_sleep(0.8)", {}, limit=1, timeout=5)
         with pytest.raises(BackendUnavailable, match="timeout"), store.view() as view:
-            view._scope.unit.plain("SELECT pg_sleep(0.8)")
+            view._scope.unit.control("SELECT pg_sleep(0.8)")
 
 
 def test_after_a_question_the_usual_limit_holds(postgres_database: Database) -> None:
@@ -99,7 +99,7 @@ def test_after_a_question_the_usual_limit_holds(postgres_database: Database) -> 
     with StateStore.open(postgres_database.url) as store, store.view() as view:
         unit = view._scope.unit
         store.backend.ask(unit.checkout, "SELECT 1", {}, limit=1, timeout=0.1)
-        unit.plain("SELECT pg_sleep(0.8)")
+        unit.control("SELECT pg_sleep(0.8)")
 
 
 def test_a_migration_and_a_vacuum_take_as_long_as_they_take(postgres_database: Database) -> None:
@@ -117,7 +117,7 @@ def test_a_migration_and_a_vacuum_take_as_long_as_they_take(postgres_database: D
             assert time.monotonic() - began > 0.6
             ending.join()
         with pytest.raises(BackendUnavailable, match="timeout"), store.view() as view:
-            view._scope.unit.plain("SELECT pg_sleep(0.8)")
+            view._scope.unit.control("SELECT pg_sleep(0.8)")
 
 
 @pytest.mark.parametrize(("before", "after"), [("off", "on"), ("remote_apply", "remote_apply")])

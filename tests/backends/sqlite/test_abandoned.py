@@ -24,7 +24,7 @@ def test_a_connection_that_cannot_read_is_closed(tmp_path: Path) -> None:
         raise locked_reads.LockUnavailable
 
     with pytest.raises(sqlite3.DatabaseError, match="not a database"):
-        FileReader(file, lambda: copied.append(1)).connected(not_held, connect)
+        FileReader(file, lambda: copied.append(1)).open_connection(not_held, connect)
     [connection] = opened
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         connection.execute("SELECT 1")

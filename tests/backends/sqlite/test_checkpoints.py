@@ -174,7 +174,7 @@ def test_a_log_is_due_from_its_page_on_and_again_after_it_has_started_anew(tmp_p
         raw.execute("INSERT INTO t VALUES (1)")
         assert log.is_due()
         assert log.is_due()
-        log.tried(10)
+        log.record_checkpoint(10)
         raw.execute("INSERT INTO t VALUES (1)")
         assert not log.is_due()
         raw.execute("INSERT INTO t VALUES (1)")
@@ -275,14 +275,14 @@ def test_the_log_is_bounded_under_readers_that_overlap(store: StateStore, path: 
 
 def test_an_interruption_in_the_middle_leaves_the_next_writer_a_clean_connection(store: StateStore) -> None:
     """backends B-87, B-180."""
-    copied: Callable[..., Any] = checkpoints._copied
+    copied: Callable[..., Any] = checkpoints._copy_pages
 
     def interrupted(*given: Any, **named: Any) -> Any:
         copied(*given, **named)
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(checkpoints, "_copied", interrupted)
+        patched.setattr(checkpoints, "_copy_pages", interrupted)
         with pytest.raises(KeyboardInterrupt):
             create(store, 200)
         with pytest.raises(KeyboardInterrupt):

@@ -35,7 +35,7 @@ def driver(file: Path) -> Iterator[sqlite3.Connection]:
 
 def test_a_sound_file_has_no_problems(driver: sqlite3.Connection) -> None:
     """maintenance OP-20."""
-    assert examining.examined(driver, deep=False) == examining.examined(driver, deep=True) == []
+    assert examining.find_problems(driver, deep=False) == examining.find_problems(driver, deep=True) == []
 
 
 def test_an_index_that_differs_from_its_table_is_found_by_the_deep_look_alone(
@@ -45,8 +45,8 @@ def test_an_index_that_differs_from_its_table_is_found_by_the_deep_look_alone(
     driver.execute("PRAGMA writable_schema = ON")
     driver.execute("UPDATE sqlite_master SET sql = 'CREATE INDEX i ON t (b)' WHERE name = 'i'")
     with closing(sqlite3.connect(file)) as later:
-        assert examining.examined(later, deep=False) == []
-        [found] = examining.examined(later, deep=True)
+        assert examining.find_problems(later, deep=False) == []
+        [found] = examining.find_problems(later, deep=True)
     assert "missing from index i" in found
 
 
@@ -55,7 +55,7 @@ def test_rows_that_refer_to_no_row_are_counted_by_table(driver: sqlite3.Connecti
     driver.execute("CREATE TABLE p (id INTEGER PRIMARY KEY)")
     driver.execute("CREATE TABLE c (p REFERENCES p (id))")
     driver.executemany("INSERT INTO c VALUES (?)", [(1,), (2,), (None,)])
-    assert examining.examined(driver, deep=True) == ["2 rows of c refer to no row of p"]
+    assert examining.find_problems(driver, deep=True) == ["2 rows of c refer to no row of p"]
 
 
 @with_each(
@@ -90,18 +90,18 @@ def test_a_value_has_the_form_of_its_column_or_not(
     driver: sqlite3.Connection, form: Form, value: object, wrong: int
 ) -> None:
     """maintenance OP-20."""
-    text = originals.malformed(sa.column("a", sa.Text), form).compile(dialect=sqlite.dialect())
+    text = originals.malformed_condition(sa.column("a", sa.Text), form).compile(dialect=sqlite.dialect())
     driver.execute("UPDATE t SET a = ?", (value,))
     assert driver.execute(f"SELECT {text} FROM t").fetchone() == (wrong,)
 
 
 def test_a_log_that_is_empty_is_a_log(driver: sqlite3.Connection) -> None:
     """maintenance OP-20, case 19."""
-    assert examining.checkpointed(driver, "PASSIVE") is None
+    assert examining.run_checkpoint(driver, "PASSIVE") is None
     driver.execute("PRAGMA journal_mode = WAL")
-    assert examining.checkpointed(driver, "TRUNCATE") == (False, 0, 0)
+    assert examining.run_checkpoint(driver, "TRUNCATE") == (False, 0, 0)
     driver.execute("INSERT INTO t VALUES (3, 4)")
-    busy, pages, brought = examining.checkpointed(driver, "PASSIVE") or (True, 0, 0)
+    busy, pages, brought = examining.run_checkpoint(driver, "PASSIVE") or (True, 0, 0)
     assert (busy, pages > 0, brought == pages) == (False, True, True)
 
 

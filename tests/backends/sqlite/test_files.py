@@ -173,9 +173,9 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file in which the system names what is mounted."""
     path = tmp_path / "mountinfo"
     monkeypatch.setattr(files, "_MOUNTS", str(path))
-    files._mounted.cache_clear()
+    files._type_of_mount.cache_clear()
     yield path
-    files._mounted.cache_clear()
+    files._type_of_mount.cache_clear()
 
 
 @pytest.mark.parametrize("missing", ["mounts", "linux", "device"])

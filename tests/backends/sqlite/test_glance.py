@@ -48,7 +48,7 @@ def test_a_file_at_rest_is_read_without_side_files(file: Path) -> None:
     with glancing(file) as backend:
         assert backend.peek("SELECT x FROM t") == [(1,)]
         assert side_files(file) == []
-        assert not backend.disturbed
+        assert not backend.is_disturbed
     assert side_files(file) == []
 
 
@@ -58,7 +58,7 @@ def test_a_writer_that_comes_meanwhile_disturbs(file: Path) -> None:
         backend.peek("SELECT x FROM t")
         writer.execute("INSERT INTO t VALUES (2)")
         writer.commit()
-        assert backend.disturbed
+        assert backend.is_disturbed
 
 
 def test_a_writer_that_came_and_went_disturbs(file: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_writer_that_came_and_went_disturbs(file: Path) -> None:
             writer.execute("INSERT INTO t VALUES (2)")
             writer.commit()
         assert side_files(file) == []
-        assert backend.disturbed
+        assert backend.is_disturbed
 
 
 def test_a_file_in_use_is_read_in_the_ordinary_way(file: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_file_in_use_is_read_in_the_ordinary_way(file: Path) -> None:
             writer.execute("INSERT INTO t VALUES (3)")
             writer.commit()
             assert backend.peek("SELECT x FROM t ORDER BY x") == [(1,), (2,), (3,)]
-            assert not backend.disturbed
+            assert not backend.is_disturbed
 
 
 def test_a_writer_that_was_there_before_disturbs_nobody_when_it_goes(file: Path) -> None:
@@ -92,10 +92,10 @@ def test_a_writer_that_was_there_before_disturbs_nobody_when_it_goes(file: Path)
         writer.execute("INSERT INTO t VALUES (2)")
         writer.commit()
         with glancing(file) as backend:
-            assert not backend.disturbed
+            assert not backend.is_disturbed
             writer.close()
             assert side_files(file) == []
-            assert not backend.disturbed
+            assert not backend.is_disturbed
 
 
 def test_a_missing_file_is_not_there_and_does_not_appear(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_missing_file_is_not_there_and_does_not_appear(tmp_path: Path) -> None
     with glancing(tmp_path / "none.db") as backend:
         assert not backend.exists
         assert backend.peek("SELECT 1") is None
-        assert not backend.disturbed
+        assert not backend.is_disturbed
     assert list(tmp_path.iterdir()) == []
 
 
@@ -113,7 +113,7 @@ def test_a_file_that_vanishes_while_it_is_looked_at_is_not_there(file: Path, mon
     with glancing(file) as backend:
         assert happened
         assert not backend.exists
-        assert backend.disturbed
+        assert backend.is_disturbed
     assert not file.exists()
 
 
@@ -139,11 +139,11 @@ def test_a_server_and_a_database_in_memory_exist_and_are_never_disturbed(postgre
     for url in (postgres_url, ":memory:"):
         with glancing(url) as backend:
             assert backend.exists
-            assert not backend.disturbed
+            assert not backend.is_disturbed
 
 
 def test_a_store_without_glance_is_never_disturbed(fresh_database: Database) -> None:
-    assert not fresh_database.open(read_only=True).backend.disturbed
+    assert not fresh_database.open(read_only=True).backend.is_disturbed
 
 
 def test_a_folder_in_place_of_a_file_is_the_librarys_own_error(tmp_path: Path) -> None:
@@ -177,11 +177,11 @@ def test_an_empty_log_that_a_reader_left_is_no_writers(file: Path) -> None:
     log.touch()
     with glancing(file) as backend:
         assert backend.peek("SELECT x FROM t") == [(1,)]
-        assert (side_files(file), backend.disturbed) == (["-wal"], False)
+        assert (side_files(file), backend.is_disturbed) == (["-wal"], False)
         with closing(sqlite3.connect(file)) as writer:
             writer.execute("INSERT INTO t VALUES (2)")
             writer.commit()
-            assert backend.disturbed
+            assert backend.is_disturbed
 
 
 def in_a_log(path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_file_that_is_torn_by_a_writer_while_it_is_opened_is_read_as_one_in_us
             raise sqlite3.DatabaseError("database disk image is malformed")
         return sqlite3.connect(f"file:{path}?{access}", uri=True)
 
-    with closing(writer), closing(locked_reads.Probe(file, connect).connected()) as connection:
+    with closing(writer), closing(locked_reads.Probe(file, connect).open_connection()) as connection:
         assert connection.execute("SELECT x FROM t ORDER BY x").fetchall() == [(1,), (2,)]
     assert ["immutable" in access for access in asked] == [True, False]
 
@@ -250,4 +250,4 @@ def test_a_file_that_is_damaged_at_rest_is_an_error_of_its_reader(file: Path) ->
         raise sqlite3.DatabaseError("database disk image is malformed")
 
     with pytest.raises(sqlite3.DatabaseError):
-        locked_reads.Probe(file, connect).connected()
+        locked_reads.Probe(file, connect).open_connection()

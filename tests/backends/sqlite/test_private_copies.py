@@ -35,14 +35,14 @@ def left(sqlite_template: SqliteTemplate, tmp_path: Path, frozen_clock: FrozenCl
 def test_of_a_journal_only_the_end_is_read(left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """mailbox MB-73: it may be as large as the file, and SQLite rolls it back itself."""
     monkeypatch.setattr(Path, "read_bytes", None)
-    assert private_copies.taken(left, checked=False).path.exists()
+    assert private_copies.take_copy(left, checked=False).path.exists()
 
 
 def test_a_copy_that_fails_is_told_with_its_reason(left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """maintenance OP-16: nobody has changed the file, and nothing is tried again."""
     monkeypatch.setattr(private_copies, "_COPY", "raise OSError(122, 'Disk quota exceeded')")
     with pytest.raises(BackendUnavailable, match=r"cannot be copied to be read: OSError: \[Errno 122\] Disk quota"):
-        private_copies.taken(left, checked=False)
+        private_copies.take_copy(left, checked=False)
 
 
 def test_what_is_no_file_beside_a_file_is_not_copied(left: Path) -> None:
@@ -50,7 +50,7 @@ def test_what_is_no_file_beside_a_file_is_not_copied(left: Path) -> None:
     Path(f"{left}-wal").unlink(missing_ok=True)
     os.mkfifo(f"{left}-wal")
     with pytest.raises(BackendUnavailable, match="expected regular files beside it"):
-        private_copies.taken(left, checked=False)
+        private_copies.take_copy(left, checked=False)
 
 
 def test_a_link_to_nothing_beside_a_file_is_no_missing_log(left: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_link_to_nothing_beside_a_file_is_no_missing_log(left: Path) -> None:
     Path(f"{left}-wal").unlink(missing_ok=True)
     Path(f"{left}-wal").symlink_to(left.parent / "nowhere")
     with pytest.raises(BackendUnavailable, match="cannot be copied to be read: OSError"):
-        private_copies.taken(left, checked=False)
+        private_copies.take_copy(left, checked=False)
 
 
 def test_a_file_that_is_written_during_each_copy_is_busy(left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_a_file_that_is_written_during_each_copy_is_busy(left: Path, monkeypatch
     monkeypatch.setattr(private_copies, "_COPY", "import sys; open(sys.argv[1], 'ab').write(b'x')")
     before = left.stat().st_size
     with pytest.raises(BackendBusy, match="changed while it was copied"):
-        private_copies.taken(left, checked=False)
+        private_copies.take_copy(left, checked=False)
     assert left.stat().st_size == before + 5
 
 
@@ -82,7 +82,7 @@ def test_a_copy_that_somebody_locks_is_busy(left: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(subprocess, "run", copied_and_locked)
     with pytest.raises(BackendBusy, match="the copy of a crashed writer's file is locked"):
-        private_copies.taken(left, checked=True)
+        private_copies.take_copy(left, checked=True)
     lockers[0].close()
 
 
@@ -90,7 +90,7 @@ def test_without_a_place_for_copies_the_environment_is_named(left: Path, monkeyp
     """maintenance OP-16."""
     monkeypatch.setattr(tempfile, "tempdir", str(left.parent / "missing"))
     with pytest.raises(BackendUnavailable, match="No such file or directory: check TMPDIR") as raised:
-        private_copies.taken(left, checked=False)
+        private_copies.take_copy(left, checked=False)
     assert raised.value.details["reason"] == "no_room"
 
 
@@ -117,7 +117,7 @@ def test_a_copy_that_is_no_database_is_refused(tmp_path: Path, checked: bool) ->
     """maintenance OP-16."""
     (tmp_path / "x.db").write_bytes(b"no database" * 100)
     with pytest.raises(BackendUnavailable, match="cannot be read: file is not a database") as raised:
-        private_copies.taken(tmp_path / "x.db", checked=checked)
+        private_copies.take_copy(tmp_path / "x.db", checked=checked)
     assert raised.value.details["reason"] == "not_a_database"
 
 
@@ -131,9 +131,9 @@ def test_a_damaged_page_is_found_where_the_copy_is_checked(tmp_path: Path) -> No
     with file.open("r+b") as opened:
         opened.seek(page)
         opened.write(b"\xff" * page)
-    assert private_copies.taken(file, checked=False).path.exists()
+    assert private_copies.take_copy(file, checked=False).path.exists()
     with pytest.raises(BackendUnavailable, match="cannot be read") as raised:
-        private_copies.taken(file, checked=True)
+        private_copies.take_copy(file, checked=True)
     assert raised.value.details["reason"] == "not_a_database"
 
 
@@ -142,5 +142,5 @@ def test_a_journal_that_names_another_one_is_not_followed(tmp_path: Path) -> Non
     (tmp_path / "x.db").write_bytes(b"")
     (tmp_path / "x.db-journal").write_bytes(b"/another" + bytes.fromhex("d9d505f920a163d7"))
     with pytest.raises(BackendUnavailable, match="names another journal") as raised:
-        private_copies.taken(tmp_path / "x.db", checked=False)
+        private_copies.take_copy(tmp_path / "x.db", checked=False)
     assert raised.value.details["reason"] == "not_a_database"

@@ -65,7 +65,7 @@ def test_what_a_killed_look_left_is_removed_by_the_next_copy(
         assert died.returncode == -signal.SIGKILL
         [left] = place.iterdir()
         assert (left / "copy.db").stat().st_size
-        copy = private_copies.taken(file, checked=False)
+        copy = private_copies.take_copy(file, checked=False)
         assert [*place.iterdir()] == [copy.path.parent]
         assert copy.path.parent != left
         del copy

@@ -24,13 +24,13 @@ from lastlight_state.backends.base import Options
 from lastlight_state.backends.sqlite import SqliteBackend, files
 from lastlight_state.backends.sqlite.file_connections import SHARING_WRITERS
 from lastlight_state.backends.waiting import Patience
-from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.rows.statements import statement_of
 from lastlight_state.db.units import unit as units
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, Conflict
 from lastlight_state.testing import Database
 
-ORPHAN = prepared(
+ORPHAN = statement_of(
     sa.insert(NOTES).values(thing_id=sa.literal_column("'nobody'"), at=sa.literal_column("'2026-02-03T00:00:00.000Z'"))
 )
 NAME: ContextVar[str] = ContextVar("NAME")
@@ -51,7 +51,7 @@ def crowd(shared: StateStore, monkeypatch: pytest.MonkeyPatch) -> Crowd:
 
 def writes(store: StateStore, *names: str) -> list[Callable[[], object]]:
     """Return one call for each of these ids."""
-    return [partial(store._scope.writing, put(name)) for name in names]
+    return [partial(store._scope.write, put(name)) for name in names]
 
 
 def stored(database: Database) -> list[str]:
@@ -83,15 +83,15 @@ def test_a_group_ends_after_its_time(crowd: Crowd, monkeypatch: pytest.MonkeyPat
 def test_units_of_one_statement_share_a_commit_too(crowd: Crowd, sqlite_database: Database) -> None:
     """backends B-170: the first of them begins a transaction for all."""
     scope = crowd.store._scope
-    assert crowd.calls([partial(scope.once, put(name)) for name in "abc"]) == [*"abc"]
+    assert crowd.calls([partial(scope.one_statement, put(name)) for name in "abc"]) == [*"abc"]
     assert (crowd.commits, stored(sqlite_database)) == (1, [*"abc"])
 
 
 def test_a_unit_that_nobody_waits_behind_is_as_it_was(crowd: Crowd) -> None:
     """backends B-36, B-170: one statement alone begins no transaction, and a transaction has no savepoint."""
     crowd.calls([])
-    crowd.store._scope.once(put("a"))
-    crowd.store._scope.writing(put("b"))
+    crowd.store._scope.one_statement(put("a"))
+    crowd.store._scope.write(put("b"))
     assert [text.split()[0] for text in crowd.sent] == ["INSERT", "BEGIN", "INSERT", "COMMIT"]
 
 
@@ -99,7 +99,7 @@ def test_a_unit_that_fails_keeps_no_other_from_being_stored(crowd: Crowd, sqlite
     """backends GC-3: it is undone alone, and made again in its own turn, which tells its caller what is wrong."""
     scope = crowd.store._scope
     works = [put("a"), failing("b", 0), put("c"), failing("d", 2), put("e")]
-    a, b, c, d, e = crowd.calls([partial(scope.writing, work) for work in works])
+    a, b, c, d, e = crowd.calls([partial(scope.write, work) for work in works])
     assert (a, type(b), c, type(d), e) == ("a", Conflict, "c", ZeroDivisionError, "e")
     assert stored(sqlite_database) == ["a", "c", "e"]
 
@@ -120,7 +120,7 @@ def ending(name: str) -> Callable[[Unit], str]:
 def test_a_unit_that_ends_the_transaction_harms_no_other(crowd: Crowd, sqlite_database: Database) -> None:
     """backends GC-3: all of the group are made again, each alone."""
     scope = crowd.store._scope
-    calls = [partial(scope.writing, work) for work in (put("a"), put("b"), ending("c"), put("d"))]
+    calls = [partial(scope.write, work) for work in (put("a"), put("b"), ending("c"), put("d"))]
     assert crowd.calls(calls) == [*"abcd"]
     assert sorted(stored(sqlite_database)) == [*"abcd"]
     assert crowd.store.metrics.retries == 0
@@ -133,7 +133,7 @@ def test_a_commit_that_fails_is_only_its_own_units_failure(crowd: Crowd, sqlite_
         unit.checkout.driver.execute("PRAGMA defer_foreign_keys = ON")
         unit.change(ORPHAN)
 
-    refused: Call = partial(crowd.store._scope.writing, orphan)
+    refused: Call = partial(crowd.store._scope.write, orphan)
     calls = [*writes(crowd.store, "a"), refused, *writes(crowd.store, "b")]
     a, failed, b = crowd.calls(calls)
     assert (a, type(failed), b) == ("a", Conflict, "b")
@@ -156,9 +156,9 @@ def test_the_outcome_of_a_commit_that_was_cut_off_is_unknown_to_each(
             monkeypatch.setattr(backend, "_commit", commit)
             raise KeyboardInterrupt
 
-    ensure = prepared(sa.text("INSERT INTO scratch_things (id, at) VALUES ('b', '') ON CONFLICT DO NOTHING"))
+    ensure = statement_of(sa.text("INSERT INTO scratch_things (id, at) VALUES ('b', '') ON CONFLICT DO NOTHING"))
     scope = crowd.store._scope
-    other = partial(scope.writing, lambda unit: unit.change(ensure), repeatable=repeatable)
+    other = partial(scope.write, lambda unit: unit.change(ensure), repeatable=repeatable)
     first, second = crowd.calls(
         [*writes(crowd.store, "a"), other], lambda: monkeypatch.setattr(backend, "_commit", cut_off)
     )
@@ -181,7 +181,7 @@ def test_an_interrupt_in_one_thread_leaves_the_others_unharmed(crowd: Crowd, sql
             raise error
         return put("b")(unit)
 
-    second: Call = partial(crowd.store._scope.writing, interrupted)
+    second: Call = partial(crowd.store._scope.write, interrupted)
     calls = [*writes(crowd.store, "a"), second, *writes(crowd.store, "c")]
     a, b, c = crowd.calls(calls)
     assert isinstance(a, KeyboardInterrupt)
@@ -238,9 +238,9 @@ def test_who_is_interrupted_while_another_makes_its_unit_harms_nobody(crowd: Cro
     wait_for(crowd.store, 1)
     begin(last)
     with pytest.raises(Interrupted):
-        scope.writing(interrupting)
+        scope.write(interrupting)
     left.set()
-    assert scope.writing(put("d")) == "d"
+    assert scope.write(put("d")) == "d"
     for thread in threads:
         thread.join(30)
     assert sorted(stored(sqlite_database)) == ["a", "b", "c", "d"]
@@ -252,11 +252,11 @@ def test_a_call_that_is_cancelled_while_it_waits_is_not_made(crowd: Crowd, sqlit
 
     def cancelled() -> object:
         waiting.lend(impatient)
-        return crowd.store._scope.writing(put("b"))
+        return crowd.store._scope.write(put("b"))
 
     def cancel() -> None:
         impatient.end()
-        while len(line_of(crowd.store).waiting()) > 2:
+        while len(line_of(crowd.store).waiting_turns()) > 2:
             time.sleep(0.0005)
 
     a, b, c = crowd.calls([*writes(crowd.store, "a"), cancelled, *writes(crowd.store, "c")], cancel)
@@ -272,7 +272,7 @@ def test_the_outcome_of_a_call_that_somebody_makes_already_is_waited_for(
 
     def cancelled() -> object:
         waiting.lend(impatient)
-        return crowd.store._scope.writing(cancelling)
+        return crowd.store._scope.write(cancelling)
 
     def cancelling(unit: Unit) -> str:
         impatient.end()
@@ -293,9 +293,9 @@ def test_a_reader_sees_a_unit_only_after_the_commit_of_its_group(crowd: Crowd, s
 
     def first() -> object:
         threading.current_thread().name = "first"
-        return crowd.store._scope.writing(put("a"))
+        return crowd.store._scope.write(put("a"))
 
-    last: Call = partial(crowd.store._scope.writing, looking)
+    last: Call = partial(crowd.store._scope.write, looking)
     calls = [first, *writes(crowd.store, "b"), last]
     assert crowd.calls(calls) == [*"abc"]
     assert seen == [[], [True]]
@@ -318,7 +318,7 @@ def test_hooks_of_each_unit_run_in_its_own_thread_after_the_commit(crowd: Crowd,
             unit.after_commit(partial(hook, f"{name}2"))
             (failing(name, 2) if fails else put(name))(unit)
 
-        return crowd.store._scope.writing(work)
+        return crowd.store._scope.write(work)
 
     crowd.store._scope.after_commits.append(lambda: woken.append(1))
     crowd.calls([partial(hooked, "a"), partial(hooked, "b"), partial(hooked, "c", fails=True)])
@@ -334,7 +334,7 @@ def test_a_unit_is_made_in_the_context_of_its_caller(crowd: Crowd) -> None:
 
     def named(name: str) -> object:
         NAME.set(name)
-        return crowd.store._scope.writing(lambda _: NAME.get())
+        return crowd.store._scope.write(lambda _: NAME.get())
 
     assert crowd.calls([partial(named, "first"), partial(named, "second")]) == ["first", "second"]
 
@@ -376,12 +376,12 @@ def test_the_main_thread_takes_nobody_along(crowd: Crowd) -> None:
         made.append(threading.get_ident())
 
     def main(unit: Unit) -> None:
-        threads.append(threading.Thread(target=crowd.store._scope.writing, args=(note,)))
+        threads.append(threading.Thread(target=crowd.store._scope.write, args=(note,)))
         threads[0].start()
         wait_for(crowd.store, 1)
 
     threads: list[threading.Thread] = []
-    crowd.store._scope.writing(main)
+    crowd.store._scope.write(main)
     threads[0].join()
     assert made == [threads[0].ident]
 
@@ -462,7 +462,7 @@ def test_a_group_that_takes_along_what_ended_the_transaction_unseen_is_made_agai
             return "lost"
         return put("b")(unit)
 
-    second: Call = partial(crowd.store._scope.writing, silent)
+    second: Call = partial(crowd.store._scope.write, silent)
     calls = [*writes(crowd.store, "a"), second, *writes(crowd.store, "c")]
     assert crowd.calls(calls) == [*"abc"]
     assert sorted(stored(sqlite_database)) == [*"abc"]
@@ -479,7 +479,7 @@ def test_a_leader_without_its_transaction_takes_nobody_along(crowd: Crowd, sqlit
         made.append("b")
         return put("b")(unit)
 
-    calls: list[Call] = [partial(crowd.store._scope.writing, work) for work in (silent, counted)]
+    calls: list[Call] = [partial(crowd.store._scope.write, work) for work in (silent, counted)]
     failed, second = crowd.calls(calls)
     assert (type(failed), second, made) == (BackendError, "b", ["b"])
     assert stored(sqlite_database) == ["b"]
@@ -508,7 +508,7 @@ def test_hooks_of_an_attempt_that_was_undone_in_a_group_never_run(
 
     def second() -> object:
         second_thread.append(threading.get_ident())
-        return crowd.store._scope.writing(failing_once, repeatable=True)
+        return crowd.store._scope.write(failing_once, repeatable=True)
 
     second_thread: list[int] = []
     calls = [*writes(crowd.store, "a"), second]

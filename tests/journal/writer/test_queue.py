@@ -37,7 +37,7 @@ def test_who_waits_no_more_is_not_woken() -> None:
     """journal W-7: however often somebody has waited."""
     queue = Queue(9, 9)
     woken: list[int] = []
-    with queue.waking(lambda: woken.append(1)):
+    with queue.registered_waker(lambda: woken.append(1)):
         queue.wake()
     queue.wake()
     assert woken == [1]

@@ -288,7 +288,7 @@ def test_a_file_that_got_a_writer_while_it_was_read_as_unchanging_is_not_kept(
 ) -> None:
     """maintenance OP-2, OP-45: neither by a backup nor by a copy."""
     store = sqlite_database.open()
-    monkeypatch.setattr(SqliteBackend, "disturbed", True)
+    monkeypatch.setattr(SqliteBackend, "is_disturbed", True)
     with pytest.raises(Conflict) as backed_up:
         store.maintenance.backup.create(folder)
     with pytest.raises(Conflict) as copied:

@@ -13,7 +13,7 @@ import pytest
 
 from lastlight_state import StateStore
 from lastlight_state.errors import Conflict, InvalidValue, StateError
-from lastlight_state.maintenance.bundles.archive import opened
+from lastlight_state.maintenance.bundles.archive import open_bundle
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import RunOptions
 
@@ -72,7 +72,7 @@ def test_a_manifest_past_the_limit_is_refused(
     state_store: StateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """maintenance OP-61."""
-    opening = import_module(opened.__module__)
+    opening = import_module(open_bundle.__module__)
     _bundle(state_store, tmp_path)
     with zipfile.ZipFile(tmp_path / "good.zip") as packed:
         size = packed.getinfo("manifest.json").file_size
@@ -121,7 +121,7 @@ def test_a_path_that_no_file_can_have_is_no_place_for_a_bundle(state_store: Stat
 
 
 def _read_while_changed(file: Path, content: bytes) -> None:
-    with opened(file) as found:
+    with open_bundle(file) as found:
         file.write_bytes(content)
         list(found.lines(found.tables["workflow_runs"]))
 

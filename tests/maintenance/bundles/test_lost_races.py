@@ -1,4 +1,4 @@
-"""Somebody comes in between the look of `Bundles.load` and what `Bundles._stored` writes."""
+"""Somebody comes in between the look of `Bundles.load` and what `Bundles._store_rows` writes."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def test_rows_are_read_alike_from_the_beginning_and_from_any_key(every_backend: 
     for name in "abc":
         every_backend.workflows.runs.create(name, trigger=TRIGGER, phase="p", context={"a": [1.5, {}]})
     [runs] = [one for one in subjects([]) if one.name == "workflow_runs"]
-    whole = every_backend._scope.reading(lambda unit: list(runs.stream(unit)))
-    rest = every_backend._scope.reading(lambda unit: list(runs.stream(unit, runs.key(whole[0]))))
+    whole = every_backend._scope.read(lambda unit: list(runs.stream(unit)))
+    rest = every_backend._scope.read(lambda unit: list(runs.stream(unit, runs.key(whole[0]))))
     assert [list(row) for row in rest] == [list(row) for row in whole[1:]]
     assert isinstance(rest[0][runs.names.index("context")], str)
 
@@ -499,7 +499,7 @@ def test_a_defect_is_no_value_that_cannot_be_read(here: StateStore) -> None:
 
     [runs] = [subject for subject in subjects([]) if subject.name == "workflow_runs"]
     with pytest.raises(RuntimeError, match="a defect"):
-        here._scope.viewing(lambda unit: content(unit, runs, judge))
+        here._scope.view(lambda unit: content(unit, runs, judge))
 
 
 def test_forks_come_after_what_they_were_forked_from(sqlite_database: Database, postgres_database: Database) -> None:

@@ -15,7 +15,7 @@ from lastlight_state.conversations import runtime
 
 def _items(store: Any, session: str) -> list[Any]:
     found = store.conversations.branches.history(f"openai-agents/session/{session}", limit=500)
-    return [runtime.unpacked(one.message.content) for one in found]
+    return [runtime.unpack_item(one.message.content) for one in found]
 
 
 def test_sessions_come_with_their_items_and_follow(store: Any, tmp_path: Path) -> None:

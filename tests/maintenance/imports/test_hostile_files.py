@@ -56,7 +56,7 @@ def test_a_table_without_end_is_a_damaged_source(every_backend: StateStore, sour
         every_backend.maintenance.imports.run(source, kind="smithers-db")
     assert refused.value.code == "damaged_source"
     with (
-        foreign.opened(source) as opened,
+        foreign.open_file(source) as opened,
         pytest.raises(Conflict, match=r"more rows than bytes|longer to read"),
     ):
         for _ in opened.rows("_smithers_runs"):
@@ -70,7 +70,7 @@ def test_a_slow_reader_of_rows_is_not_cut_short(source: Path, monkeypatch: pytes
     moment = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: moment[0])
     monkeypatch.setattr(untrusted, "_STEPS", 1)
-    with foreign.opened(source) as opened:
+    with foreign.open_file(source) as opened:
         for _ in opened.rows("_smithers_runs"):
             moment[0] += untrusted.MOST_SECONDS + 1
 
@@ -80,9 +80,9 @@ def test_a_file_inside_a_folder_is_opened_through_no_link(source: Path) -> None:
     linked, fifo = source.with_name("linked.db"), source.with_name("fifo.db")
     linked.symlink_to(source)
     os.mkfifo(fifo)
-    with pytest.raises(BackendUnavailable, match="cannot be opened"), foreign.opened(linked, follow=False):
+    with pytest.raises(BackendUnavailable, match="cannot be opened"), foreign.open_file(linked, follow=False):
         pass
-    with foreign.opened(linked) as opened:
+    with foreign.open_file(linked) as opened:
         assert opened.tables() == ["_smithers_runs"]
     asked = threading.Thread(target=foreign.is_sqlite, args=(fifo,), daemon=True)
     asked.start()

@@ -99,7 +99,7 @@ def test_a_log_that_a_writer_holds_is_not_continued(
     _put(source, "-work/s2.jsonl", LINE * 2)
     stored = every_backend.agent_log.root / "projects/-work/s2.jsonl"
     monkeypatch.setattr(files, "LOCK_TIMEOUT", 0.01)
-    with LineWriter(stored) as writer, writer.held(), pytest.raises(BackendBusy):
+    with LineWriter(stored) as writer, writer.hold_lock(), pytest.raises(BackendBusy):
         imports.run(source)
     assert stored.read_bytes() == LINE
     assert imports.run(source).units == {"grown": 1, "unchanged": 4}

@@ -1,4 +1,4 @@
-"""Somebody comes in between the look of `Imports._imported` and what it writes."""
+"""Somebody comes in between the look of `Imports._import_part` and what it writes."""
 
 from __future__ import annotations
 

@@ -109,4 +109,4 @@ def test_two_copies_of_a_session_that_went_on_apart_are_not_merged(
     imports.run(source)
     assert imports.run(other).units.get("failed", 0) == 1
     history = store.conversations.branches.history("openai-agents/session/s1", limit=500)
-    assert [runtime.unpacked(one.message.content)["content"] for one in history][-1] == "ours"
+    assert [runtime.unpack_item(one.message.content)["content"] for one in history][-1] == "ours"

@@ -158,14 +158,14 @@ def test_no_link_is_followed_and_a_folder_that_vanishes_stops_nothing(
         place.rmdir() if place.is_dir() else place.unlink()
         place.symlink_to(target)
     write_run(source, "r3")
-    listed = run_folders._changed
+    listed = run_folders._change_time
 
     def vanishing(folder: Path) -> float:
         if folder.name == "r3":
             shutil.rmtree(folder)
         return listed(folder)
 
-    monkeypatch.setattr(run_folders, "_changed", vanishing)
+    monkeypatch.setattr(run_folders, "_change_time", vanishing)
     plan = store.maintenance.imports.plan(source)
     assert {one.unit: one.code for one in plan.failures} == {"r1": "invalid_value", "r2": "invalid_value"}
     assert plan.units == {"failed": 2}

@@ -77,7 +77,7 @@ def test_items_that_were_popped_here_stay_away_and_new_ones_come(
         assert (imports.run(source).failures, _READ(every_backend, None)[: len(left) + 1]) == ((), [*left, "more 0"])
     assert imports.run(source, revive=["user_1"]).units == {"grown": 1}
     assert _READ(every_backend, None) == ["said 0", "said 1", "more 0", "more 1"]
-    said = runtime.packed({"role": "user", "content": "here"})
+    said = runtime.pack_item({"role": "user", "content": "here"})
     every_backend.conversations.branches.append(_KEY, [NewMessage("user", said)])
     _say(source, "more 2")
     [failed] = imports.run(source).failures

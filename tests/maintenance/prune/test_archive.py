@@ -131,7 +131,7 @@ def test_a_kill_between_the_archive_and_the_removal_loses_nothing(
 ) -> None:
     """maintenance OP-3, OP-30: the bundle is there, the run too; going on removes it, and finds its bundle."""
     store = _with_an_old_run(database)
-    happened = before(monkeypatch, batches, "_removed", _killed)
+    happened = before(monkeypatch, batches, "_remove_records", _killed)
     with pytest.raises(KeyboardInterrupt):
         store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, archive=folder))
     assert (happened, len(list(folder.iterdir())), store.workflows.runs.get("old").id) == (["_removed"], 1, "old")
@@ -147,7 +147,7 @@ def test_a_run_that_gets_a_row_after_it_was_archived_stays(
     store, raw = _with_an_old_run(postgres_database), postgres_database.raw()
     row = {"id": "late", "trigger_type": "t", "trigger_id": "t", "skill": "s", "workflow_run_id": "old"}
     row["started_at"] = str(postgres_database.clock.now())
-    before(monkeypatch, batches, "_removed", lambda: insert(raw, "executions", row))
+    before(monkeypatch, batches, "_remove_records", lambda: insert(raw, "executions", row))
     with pytest.raises(Conflict) as caught:
         store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, archive=folder))
     assert (caught.value.code, store.workflows.runs.get("old").id) == ("changed_meanwhile", "old")
@@ -174,7 +174,7 @@ def test_what_was_archived_is_not_changed_before_it_is_removed(
         with pytest.raises(LockNotAvailable):
             raw.execute(sql)
 
-    happened = before(monkeypatch, batches, "_removed", act)
+    happened = before(monkeypatch, batches, "_remove_records", act)
     kind = "runs" if change == "an execution" else "sessions"
     receipt = store.maintenance.prune.run(PrunePolicy(kind, keep_n=0, archive=folder))
     assert (receipt.state, happened) == ("done", ["_removed"])

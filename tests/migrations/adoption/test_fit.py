@@ -63,7 +63,7 @@ def test_tables_lack_columns_and_indexes_and_missing_tables_only_themselves() ->
     """migrations MG-43: a table that is made has all of its own."""
     missing: Entry = ("table", "b", "")
     expected = {**A, COLUMN: "TEXT", INDEX: "i", CHECK: "c", missing: "", ELSEWHERE: "TEXT"}
-    assert fit.lacking(A, expected) == [COLUMN, INDEX, missing]
+    assert fit.missing_entries(A, expected) == [COLUMN, INDEX, missing]
 
 
 @with_each(

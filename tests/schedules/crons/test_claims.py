@@ -322,9 +322,9 @@ def test_what_was_claimed_before_the_database_failed_reaches_the_caller(every_ba
         return run(work)
 
     taker = takes.DueTaker("loop", at("2026-02-03T12:34Z"), timedelta(minutes=5), timedelta(hours=24))
-    assert instants(taker.taken(scope.reading, failing, 10)) == ["a 03T12:00"]
+    assert instants(taker.take_claims(scope.reading, failing, 10)) == ["a 03T12:00"]
     with pytest.raises(BackendUnavailable):
-        taker.taken(scope.reading, failing, 10)
+        taker.take_claims(scope.reading, failing, 10)
     assert instants(claimed(every_backend)) == ["b 03T12:00", "c 03T12:00"]
 
 

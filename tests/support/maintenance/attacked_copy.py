@@ -77,13 +77,13 @@ def die_at(number: int) -> None:
 
         return stepped
 
-    lend = Checkout.lend
+    lend = Checkout.attach
 
     def lent(self: Checkout, driver: Any, *given: Any, **named: Any) -> None:
         lend(self, driver, *given, **named)
         self.execute = before(self.execute)
 
-    Checkout.lend = lent  # type: ignore[method-assign]
+    Checkout.attach = lent  # type: ignore[method-assign]
     for backend in (PostgresBackend, SqliteBackend):
         for name in ("commit", "insert_rows"):
             setattr(backend, name, counted(getattr(backend, name)))

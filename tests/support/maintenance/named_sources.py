@@ -21,7 +21,7 @@ from support.run_log.logs import RUN, SESSION, lines_of
 
 from lastlight_state.codec import dump_line
 from lastlight_state.conversations import NewMessage, runtime
-from lastlight_state.keys import composed
+from lastlight_state.keys import compose_key
 from lastlight_state.maintenance import PrunePolicy
 
 _AT = "2026-02-03 12:00:00"
@@ -63,18 +63,18 @@ def _sdk(root: Path, said: str, items: int) -> Path:
 
 
 def _sdk_key(scope: str | None = None) -> str:
-    return composed(scope or "openai-agents", "session", "user_1")
+    return compose_key(scope or "openai-agents", "session", "user_1")
 
 
 def _read_sdk(store: Any, scope: str | None) -> list[str]:
     if store.conversations.sessions.find(_sdk_key(scope)) is None:
         return []
     found = store.conversations.branches.history(_sdk_key(scope), limit=500)
-    return [runtime.unpacked(one.message.content)["content"] for one in found]
+    return [runtime.unpack_item(one.message.content)["content"] for one in found]
 
 
 def _append_sdk(store: Any) -> None:
-    content = runtime.packed({"role": "user", "content": "here"})
+    content = runtime.pack_item({"role": "user", "content": "here"})
     store.conversations.branches.append(_sdk_key(), [NewMessage("user", content)])
 
 
@@ -85,7 +85,7 @@ def _team(root: Path, said: str, items: int) -> Path:
 
 
 def _read_team(store: Any, scope: str | None) -> list[str]:
-    owner = composed("dev", "bo") if scope is None else composed(scope, "dev", "bo")
+    owner = compose_key("dev", "bo") if scope is None else compose_key(scope, "dev", "bo")
     found = store.conversations.exchange.inbox(owner, state="all", limit=500).items
     return [store.conversations.messages.get(one.message_id).content for one in found]
 
@@ -107,7 +107,7 @@ def _run(root: Path, said: str, items: int) -> Path:
 
 
 def _read_run(store: Any, scope: str | None) -> list[str]:
-    run_id = "nightly" if scope is None else composed(scope, "nightly")
+    run_id = "nightly" if scope is None else compose_key(scope, "nightly")
     if store.workflows.runs.find(run_id) is None:
         return []
     return [one.payload["said"] for one in store.journal.events.list(run_id, limit=500)]

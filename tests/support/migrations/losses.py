@@ -27,7 +27,7 @@ class Loss(NamedTuple):
 
 def losses(product: str, kind: str) -> Iterator[Loss]:
     """Everything of this kind, sorted."""
-    for (found, table, name), made in sorted(drift.promised(product).items()):
+    for (found, table, name), made in sorted(drift.promised_entries(product).items()):
         if found == kind:
             needed = kind != "view" and (kind != "index" or made.unique or product == "sqlite")
             only = kind == "column" and _columns(product, table) == 1
@@ -37,7 +37,7 @@ def losses(product: str, kind: str) -> Iterator[Loss]:
 
 def _columns(product: str, table: str) -> int:
     """How many columns a table has; without its only one it counts as lost itself."""
-    return sum(kind == "column" and of == table for kind, of, _ in drift.promised(product))
+    return sum(kind == "column" and of == table for kind, of, _ in drift.promised_entries(product))
 
 
 def _statements(product: str, kind: str, table: str, name: str) -> tuple[str, str | None]:

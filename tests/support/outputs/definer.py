@@ -30,11 +30,11 @@ def define(url: str, field: str, die_at: int = 0) -> str:
 
 
 def _die_at(number: int) -> None:
-    plain, seen = Unit.plain, count(1)
+    plain, seen = Unit.control, count(1)
 
     def counted(unit: Unit, sql: str) -> None:
         if next(seen) == number:
             os.kill(os.getpid(), signal.SIGKILL)
         plain(unit, sql)
 
-    Unit.plain = counted  # type: ignore[method-assign, assignment]
+    Unit.control = counted  # type: ignore[method-assign, assignment]

@@ -88,11 +88,11 @@ class Meter:
 @cache
 def segments(name: str) -> tuple[Segment, ...]:
     """Return the segments of a session, in the order they were recorded."""
-    return tuple(segment for segment in _all() if segment.name == name)
+    return tuple(segment for segment in _all_segments() if segment.name == name)
 
 
 @cache
-def _all() -> tuple[Segment, ...]:
+def _all_segments() -> tuple[Segment, ...]:
     events = list(_events())
     starts = [i for i, event in enumerate(events) if event["type"] == "session"]
     return tuple(_segment(events[i:j]) for i, j in zip(starts, [*starts[1:], len(events)], strict=True))
@@ -101,7 +101,7 @@ def _all() -> tuple[Segment, ...]:
 def _segment(events: list[Event]) -> Segment:
     head, *rest = events
     prompt = next(text for event in rest if (text := _text(event, "user")))
-    return Segment(head["id"], head["cwd"], prompt, tuple(_undated(event) for event in rest))
+    return Segment(head["id"], head["cwd"], prompt, tuple(_drop_time(event) for event in rest))
 
 
 def _events() -> Iterator[Event]:
@@ -116,7 +116,7 @@ def _text(event: Event, role: str) -> str:
     return "\n".join(block["text"] for block in message["content"] if block["type"] == "text")
 
 
-def _undated(event: Event) -> Event:
+def _drop_time(event: Event) -> Event:
     """Return the event without its recorded time, so that the current time is used."""
     return {name: value for name, value in event.items() if name != "timestamp"}
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from lastlight_state import codec, migrations
 from lastlight_state.cli.commands.demo.agent import APPROVER, CHAT, CONTEXT, STEPS, TRIGGER, WORKFLOW, replay, segments
-from lastlight_state.cli.opening import connected, settings_of
+from lastlight_state.cli.opening import backend_for_call, settings_of
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views import logs, maintenance
@@ -194,7 +194,7 @@ def run(call: Call) -> Answer:
         call.output.note(f"[{time.monotonic() - begin:5.1f} s] {text}")
 
     with _place(call) as settings:
-        with closing(connected(call, settings)) as backend:
+        with closing(backend_for_call(call, settings)) as backend:
             note(f"migrating {backend.location}")
             migrations.migrate(backend)
         with StateStore.open(settings=settings) as store:

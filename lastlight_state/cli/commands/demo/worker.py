@@ -46,7 +46,7 @@ def perform(store: StateStore, run_id: str, step: Step) -> None:
     session_id = f"{step.phase}-{run_id[-12:]}"
     execution = executions.start(step.skill, run_id=run_id, session_id=session_id)
     tell(note=f"{step.phase}: execution {execution.id}, attempt {earlier + 1}, session {session_id}")
-    prompt = segment.prompt + carried(store, run_id, step)
+    prompt = segment.prompt + earlier_output(store, run_id, step)
     replayed = replay(
         store, segment, session_id=session_id, prompt=prompt, execution_id=execution.id, stuck=partial(wait, step)
     )
@@ -65,7 +65,7 @@ def wait(step: Step) -> NoReturn:
     sys.exit(1)
 
 
-def carried(store: StateStore, run_id: str, step: Step) -> str:
+def earlier_output(store: StateStore, run_id: str, step: Step) -> str:
     """Return the output text of an earlier phase, for this phase's prompt.
 
     The run's scratch names the execution that has it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lastlight_state.clock import aware_utc
-from lastlight_state.db.gate import checked
+from lastlight_state.db.gate import check_arguments
 from lastlight_state.errors import InvalidValue
 from lastlight_state.files.agent_log import paths
 from lastlight_state.files.agent_log.arguments import CommandRecord, OnError, TranslationOptions
@@ -13,7 +13,7 @@ from lastlight_state.files.agent_log.writer.lines import Pin, SessionLines
 from lastlight_state.files.agent_log.writer.session import Files, SessionWriter
 from lastlight_state.files.jsonl.writer import SyncWord
 from lastlight_state.ids import new_id
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 
 NO_OPTIONS = TranslationOptions()
 
@@ -24,7 +24,7 @@ class Writer:
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    @checked
+    @check_arguments
     def open(
         self,
         *,
@@ -45,14 +45,14 @@ class Writer:
         must go on without a disk. Raises `UnsafePath` and `ReservedName`.
         """
         if on_error not in ("raise", "report"):
-            raise InvalidValue("on_error", f"unknown: {shown(on_error, 80)}", permitted=("raise", "report"))
+            raise InvalidValue("on_error", f"unknown: {repr_of(on_error, 80)}", permitted=("raise", "report"))
         slug = None if place is None else paths.slug_of(place)
         pin = None if session_id is None else Pin(paths.checked_session_id(session_id), slug)
         lines = SessionLines(options, pin=pin, slug=slug, prompt=prompt, model=model)
         files = self._files if sync is None else self._files._replace(sync=sync)
         return SessionWriter(files, lines, on_error)
 
-    @checked
+    @check_arguments
     def record_command(self, command: CommandRecord, *, place: Place, session_id: str | None = None) -> str:
         """Log a shell command that ran as a separate phase, in one write. Returns the session id of the log.
 

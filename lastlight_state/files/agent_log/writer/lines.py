@@ -141,13 +141,13 @@ class SessionLines:
         if self.pin is None:
             return []
         stamp = Stamp(now, self.pin.session_id)
-        return self.after_prompt(self._translator.closing(outcome, stamp, error=error), now)
+        return self.after_prompt(self._translator.closing_lines(outcome, stamp, error=error), now)
 
     def after_prompt(self, lines: list[Envelope], moment: datetime) -> list[Envelope]:
         """Return the lines, preceded by the prompt's line if the prompt is not written yet."""
         prompt = self._prompt_line(moment)
         for line in lines:
-            self._translator.written(line)
+            self._translator.record_line(line)
         return prompt + lines
 
     def unwritten_prompt(self, moment: datetime) -> list[Envelope]:
@@ -160,7 +160,7 @@ class SessionLines:
             return []
         self._prompted.add(self.pin)
         line = events.user(self._prompt, Stamp(moment, self.pin.session_id))
-        self._translator.written(line)
+        self._translator.record_line(line)
         return [line]
 
     def _slug_for(self, event: Event) -> str | None:

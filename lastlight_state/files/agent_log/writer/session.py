@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 
 from lastlight_state.clock import Clock
 from lastlight_state.codec import dump_line
-from lastlight_state.db.gate import checked, guarded
+from lastlight_state.db.gate import check_arguments, guard_arguments
 from lastlight_state.errors import BackendError, InvalidValue, StoreClosed
 from lastlight_state.files.agent_log import raw
 from lastlight_state.files.agent_log.arguments import Event, OnError, Outcome
@@ -137,17 +137,17 @@ class SessionWriter:
         """
         return self.feed_many((event,))
 
-    @guarded
+    @guard_arguments
     def feed_many(self, events: Iterable[Event]) -> int:
         """Write several events, each as `feed` does. All lines for one file are written at once."""
         with self._lock:
             before = self.lines_written
             with self._unit():
                 for batch in self._session.take(events, self._files.clock):
-                    self._write([self._shown(line) for line in batch])
+                    self._write([self._shorten_results(line) for line in batch])
             return self.lines_written - before
 
-    @guarded
+    @guard_arguments
     def append(self, lines: Iterable[Mapping[str, Any]]) -> int:
         """Write lines unchanged, after the prompt if that is not written yet. Returns the number of written lines.
 
@@ -156,11 +156,11 @@ class SessionWriter:
         with self._lock:
             before = self.lines_written
             with self._unit():
-                given = [_checked(line) for line in lines]
+                given = [_check_line(line) for line in lines]
                 self._write(self._session.after_prompt(given, self._files.clock.now()) if given else [])
             return self.lines_written - before
 
-    @checked
+    @check_arguments
     def finish(self, outcome: Outcome) -> str | None:
         """Write the missing error and result lines that end the run. Returns the session id.
 
@@ -171,7 +171,7 @@ class SessionWriter:
                 self._write(self._session.of_end(outcome, self._files.clock.now()))
             return self.session_id
 
-    @checked
+    @check_arguments
     def finish_failed(self, fallback_id: str, outcome: Outcome, *, error: str | None = None) -> str:
         """Finish a run that may have died before its session was known. Then its session id is ``fallback_id``.
 
@@ -268,7 +268,7 @@ class SessionWriter:
             self._looked_up = pin, self._files.tree.path_to_write(pin.slug, pin.session_id)
         return self._looked_up[1]
 
-    def _shown(self, line: Envelope) -> Envelope:
+    def _shorten_results(self, line: Envelope) -> Envelope:
         """Return the line with long tool results shortened. Their complete texts are first stored in separate files."""
         content = line["message"]["content"] if line.get("type") == "user" else None
         for block in content if isinstance(content, list) else ():
@@ -280,7 +280,7 @@ class SessionWriter:
         return line
 
 
-def _checked(line: Any) -> Envelope:
+def _check_line(line: Any) -> Envelope:
     if not isinstance(line, Mapping) or not any(isinstance(line.get(name), str) for name in ("type", "role")):
         raise InvalidValue("line", "must be an object with a text 'type' or 'role'")
     return dict(line)

@@ -23,7 +23,7 @@ from lastlight_state.files.agent_log.arguments import (
     TranslationOptions,
 )
 from lastlight_state.files.agent_log.events import Envelope, Number, Stamp, Totals
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 
 # Breadcrumbs: lines for events around the messages, which a dashboard may show.
 
@@ -110,7 +110,7 @@ def events_of(
     started, finished = iso_text(started_at), iso_text(finished_at)
     call = {"type": "toolCall", "id": call_id, "name": TOOL, "arguments": {"command": command.command}}
     outcome = "failed" if has_failed else "succeeded"
-    text = {"type": "text", "text": f"Command {outcome} (exit {shown(command.exit_code, 80)})."}
+    text = {"type": "text", "text": f"Command {outcome} (exit {repr_of(command.exit_code, 80)})."}
     return [
         {"type": "session", "id": session_id, "timestamp": started},
         {"type": "message_end", "message": {"role": "assistant", "content": [call]}, "timestamp": started},
@@ -194,7 +194,7 @@ class Translator:
         rule = self._rules.get(kind)
         return rule(event, stamp) if rule else None
 
-    def written(self, envelope: Envelope) -> None:
+    def record_line(self, envelope: Envelope) -> None:
         """Record a line that is written to the file, even a line that does not come from an event."""
         if envelope.get("type") == "result":
             self._note(result=str(envelope.get("subtype")), has_failed=False)
@@ -204,7 +204,7 @@ class Translator:
         if envelope.get("isApiErrorMessage") is True and isinstance(envelope.get("error"), str):
             self._note(errors=(*self._progress.errors, envelope["error"]))
 
-    def closing(self, outcome: Outcome, stamp: Stamp, *, error: str | None = None) -> list[Envelope]:
+    def closing_lines(self, outcome: Outcome, stamp: Stamp, *, error: str | None = None) -> list[Envelope]:
         """Return the lines that are missing at the end of the run: its errors, then its result."""
         known = self._progress.errors
         texts = [text for text in dict.fromkeys((error, outcome.error)) if text and text not in known]

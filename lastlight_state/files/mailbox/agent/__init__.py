@@ -48,7 +48,7 @@ class AgentMailbox(Mailbox):
         number can write until that agent is replaced. Without it, writes are not fenced. With ``strict``, the first
         finding of `verify` raises `CorruptData`, too.
         """
-        mailbox = cls(state.joined(Pair.opened("agent", Place.of(Path(folder)), settings, clock), instance))
+        mailbox = cls(state.bind_instance(Pair.open_side("agent", Place.of(Path(folder)), settings, clock), instance))
         return mailbox._strict() if strict else mailbox
 
     @property

@@ -40,7 +40,7 @@ class AgentInbox(MailboxPart):
         look = self._pair.look(("poll", poll.skip_kinds, poll.first_poll), poll.now)
         if look.answer is not None:
             return Batch(messages=())
-        found, damaged = self._both(lambda both: self._chosen(both, poll))
+        found, damaged = self._view_both(lambda both: self._choose_batch(both, poll))
         if not found.messages and not damaged:
             look.keep("nothing", poll.horizon.until)
         return found
@@ -54,7 +54,9 @@ class AgentInbox(MailboxPart):
         """
         poll = self._poll(limit, skip_kinds)
         look = self._pair.look(("take", poll.skip_kinds, poll.first_poll, self._pair.instance), poll.now)
-        found = Batch(messages=()) if look.answer is not None else self._writing(lambda unit: self._taken(unit, poll))
+        found = (
+            Batch(messages=()) if look.answer is not None else self._writing(lambda unit: self._take_batch(unit, poll))
+        )
         self._pair.first_poll = False
         if not found.messages:
             if look.answer is None:
@@ -73,7 +75,7 @@ class AgentInbox(MailboxPart):
         if not asked:
             return ()
         now = self._now()
-        return self._writing(lambda unit: self._claimed(unit, asked, now))
+        return self._writing(lambda unit: self._claim_messages(unit, asked, now))
 
     def complete(self, *ids: str) -> None:
         """Acknowledge these messages as completed, all or none. Repeating it changes nothing.
@@ -107,8 +109,8 @@ class AgentInbox(MailboxPart):
 
     def find(self, message_id: str) -> MessageIn | None:
         """Return the message with this id, or None."""
-        asked = valid.sought("id", message_id)
-        rows = self._look(lambda look: look.keyed(messages.IN_BY_ID, [asked]))
+        asked = valid.lookup_text("id", message_id)
+        rows = self._look(lambda look: look.rows_by_key(messages.IN_BY_ID, [asked]))
         return rows[0] if rows else None
 
     def find_response(self, question_id: str) -> MessageIn | None:
@@ -117,21 +119,21 @@ class AgentInbox(MailboxPart):
         A message answers the question if its content, or the ``payload`` in its content, has the question's id as
         ``questionId``.
         """
-        asked, now = valid.sought("question_id", question_id), self._now()
-        return self._both(lambda both: self._response(both, asked, now))
+        asked, now = valid.lookup_text("question_id", question_id), self._now()
+        return self._view_both(lambda both: self._response(both, asked, now))
 
     def wait(self, timeout: timedelta, *, interval: timedelta = ONE_SECOND) -> bool:
         """Wait up to ``timeout`` until `peek` returns a message. Returns True if there is a message."""
         limit = TimeLimit(valid.duration("timeout", timeout, most=models.LONGEST_WAIT).total_seconds())
         pause = valid.duration("interval", interval, least=timedelta(milliseconds=1)).total_seconds()
         while not limit.look(lambda: self.peek(limit=1).messages):
-            left = limit.left
+            left = limit.seconds_left
             if not left:
                 return False
             waiting.pause(min(pause, left))
         return True
 
-    def _chosen(self, both: BothFiles, poll: Poll) -> tuple[Batch, list[Head]]:
+    def _choose_batch(self, both: BothFiles, poll: Poll) -> tuple[Batch, list[Head]]:
         """Return the batch, and the messages before it that cannot be read."""
         found, damaged = _read(both, poll, messages.triggers(both), poll.limit)
         if found:
@@ -141,8 +143,8 @@ class AgentInbox(MailboxPart):
         batch = Batch(messages=tuple(sorted((one for _, one in found), key=_place)), unreadable_times=unreadable)
         return batch, damaged
 
-    def _taken(self, unit: Unit, poll: Poll) -> Batch:
-        batch, damaged = self._beside(unit, lambda both: self._chosen(both, poll))
+    def _take_batch(self, unit: Unit, poll: Poll) -> Batch:
+        batch, damaged = self._beside(unit, lambda both: self._choose_batch(both, poll))
         for message in batch.messages:
             unit.change(sql.PUT_ACK, self._ack(message.id, message.seq, message.tries, "processing", poll.now))
         for head in damaged:
@@ -150,7 +152,7 @@ class AgentInbox(MailboxPart):
             unit.change(sql.PUT_ACK, {**ack, "error": "the message cannot be read"})
         return batch
 
-    def _claimed(self, unit: Unit, asked: Sequence[str], now: datetime) -> tuple[str, ...]:
+    def _claim_messages(self, unit: Unit, asked: Sequence[str], now: datetime) -> tuple[str, ...]:
         heads = self._heads(asked)
         found = _acks(unit, heads.values())
         won = tuple(
@@ -169,9 +171,9 @@ class AgentInbox(MailboxPart):
         if not asked:
             return
         now = self._now()
-        self._writing(lambda unit: self._settled(unit, asked, status, error, now))
+        self._writing(lambda unit: self._settle_messages(unit, asked, status, error, now))
 
-    def _settled(self, unit: Unit, asked: Sequence[str], status: str, error: str | None, now: datetime) -> None:
+    def _settle_messages(self, unit: Unit, asked: Sequence[str], status: str, error: str | None, now: datetime) -> None:
         is_looked_through = self._pair.own.tidied_to is not None
         found, earlier = state.with_earlier(unit, self._pair, asked)
         heads = self._heads(asked, [ack.message_id for ack in earlier])
@@ -186,7 +188,7 @@ class AgentInbox(MailboxPart):
             unit.change(sql.PUT_ACK, {**self._ack(message_id, head.seq, tries, status, now), "error": error})
         if is_looked_through:
             ended = [message_id for message_id in asked if heads[message_id].status in models.ENDED]
-            state.forget(unit, [*ended, *state.unneeded(earlier, heads)])
+            state.forget(unit, [*ended, *state.unneeded_ids(earlier, heads)])
         else:
             state.tidy(unit, self._pair)
 
@@ -196,7 +198,7 @@ class AgentInbox(MailboxPart):
         for walk in (messages.triggers(both), reversed([*messages.context(both)])):
             heads = messages.open_to(poll, both, walk)
             while not answers and (step := list(islice(heads, messages.STEP))):
-                rows = both.keyed(messages.IN_BY_ID, [head.id for head in step])
+                rows = both.rows_by_key(messages.IN_BY_ID, [head.id for head in step])
                 answers = [message for message in rows if _answers(message, question_id)]
         return min(answers, key=_place) if answers else None
 
@@ -207,7 +209,7 @@ class AgentInbox(MailboxPart):
 
     def _heads(self, asked: Sequence[str], others: Sequence[str] = ()) -> dict[str, Head]:
         """Return the messages that are asked for, and those of the others that are there. Raises `NotFound`."""
-        rows = self._look(lambda look: look.keyed(messages.HEADS_BY_ID, [*asked, *others]))
+        rows = self._look(lambda look: look.rows_by_key(messages.HEADS_BY_ID, [*asked, *others]))
         heads = {head.id: head for head in rows}
         for message_id in asked:
             if message_id not in heads:
@@ -232,7 +234,7 @@ def _ids(ids: Sequence[str]) -> list[str]:
 
 
 def _acks(unit: Unit, heads: Collection[Head]) -> dict[str, Ack]:
-    found = messages.OF_MESSAGES.keyed(unit, [head.id for head in heads])
+    found = messages.OF_MESSAGES.rows_by_key(unit, [head.id for head in heads])
     return {ack.message_id: ack for ack in found}
 
 
@@ -244,7 +246,7 @@ def _read(
     found: list[tuple[Head, MessageIn]] = []
     damaged: list[Head] = []
     while step := list(islice(heads, limit - len(found))):
-        known = {one.id: one for one in both.keyed(messages.IN_BY_ID, [head.id for head in step])}
+        known = {one.id: one for one in both.rows_by_key(messages.IN_BY_ID, [head.id for head in step])}
         found += [(head, known[head.id]) for head in step if head.id in known]
         damaged += [head for head in step if head.id not in known]
     return found, damaged

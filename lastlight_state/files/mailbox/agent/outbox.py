@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Family, bind, number, prepared
+from lastlight_state.db.rows.statements import Family, bind, number, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, NotFound
 from lastlight_state.files.mailbox import models
@@ -26,14 +26,14 @@ from lastlight_state.files.mailbox.reports import PruneReport
 from lastlight_state.files.mailbox.shared import deliveries, messages, pruning, queries
 from lastlight_state.files.mailbox.shared.pair import MailboxPart
 from lastlight_state.files.mailbox.shared.pruning import Pruner, Row, Rule, Step
-from lastlight_state.files.mailbox.shared.queries import BothFiles, TolerantSelect, shown
+from lastlight_state.files.mailbox.shared.queries import BothFiles, TolerantSelect, labelled_columns
 from lastlight_state.ids import new_id
 
 # Deletion of delivered messages from the agent's file.
 
 _out = models.MESSAGES_OUT.c
 
-_SENT = prepared(
+_SENT = statement_of(
     sa.select(_out.id, _out.seq, pruning.content_size(_out))
     .where(_out.id > bind("after", _out.id))
     .order_by(_out.id)
@@ -50,16 +50,16 @@ class AgentPruner(Pruner):
 
     def run(self, before: datetime, *, dry_run: bool) -> PruneReport:
         """Delete the messages. With ``dry_run``, only count them."""
-        found = self.walk(Rule("id", partial(self._delivered, before), self._remove), dry_run=dry_run)
+        found = self.walk(Rule("id", partial(self._delivered_step, before), self._remove), dry_run=dry_run)
         return PruneReport(messages=len(found), size_bytes=sum(row["size"] for row in found), dry_run=dry_run)
 
-    def _delivered(self, before: datetime, unit: Unit, both: BothFiles, after: str) -> Step:
-        seen = unit.sound(_SENT, {"after": after})[0]
-        receipts = both.keyed(messages.DELIVERED_BY_ID, [row["id"] for row in seen])
+    def _delivered_step(self, before: datetime, unit: Unit, both: BothFiles, after: str) -> Step:
+        seen = unit.readable_rows(_SENT, {"after": after})[0]
+        receipts = both.rows_by_key(messages.DELIVERED_BY_ID, [row["id"] for row in seen])
         done = {receipt.message_out_id for receipt in receipts if _is_old(receipt, before)}
-        targets = {found.head.target_seq for found in deliveries.unsettled(both)} - {None}
+        targets = {found.head.target_seq for found in deliveries.unsettled_messages(both)} - {None}
         old = [row for row in seen if row["id"] in done and row["seq"] not in targets]
-        return Step(seen, pruning.sized(self._pair, OUTBOX, old))
+        return Step(seen, pruning.with_sizes(self._pair, OUTBOX, old))
 
     def _remove(self, unit: Unit, rows: Sequence[Row]) -> None:
         ids = [row["id"] for row in rows]
@@ -74,10 +74,12 @@ def _is_old(receipt: Delivery, before: datetime) -> bool:
 # The places for the agent's messages. Each call reads the host's present settings.
 
 _DEFAULT: TolerantSelect[tuple[int, str | None, str | None, str | None]] = TolerantSelect(
-    models.SESSION_ROUTING, lambda columns: sa.select(*shown(columns)), row=tuple
+    models.SESSION_ROUTING, lambda columns: sa.select(*labelled_columns(columns)), row=tuple
 )
 _ALL = TolerantSelect(
-    models.DESTINATIONS, lambda columns: sa.select(*shown(columns)).order_by(columns["name"]), row=Destination
+    models.DESTINATIONS,
+    lambda columns: sa.select(*labelled_columns(columns)).order_by(columns["name"]),
+    row=Destination,
 )
 
 
@@ -92,8 +94,8 @@ class AgentRouting(MailboxPart):
 
     def resolve(self, to: str) -> Destination:
         """Return the destination of this name. Raises `NotFound`; the host may remove a destination at any time."""
-        name = valid.sought("to", to)
-        rows = self._look(lambda look: look.keyed(messages.DESTINATION_BY_NAME, [name]))
+        name = valid.lookup_text("to", to)
+        rows = self._look(lambda look: look.rows_by_key(messages.DESTINATION_BY_NAME, [name]))
         if not rows:
             raise NotFound(DESTINATION, name)
         return rows[0]
@@ -152,18 +154,18 @@ class AgentOutbox(MailboxPart):
             "in_reply_to": valid.optional("in_reply_to", in_reply_to, models.ID_BYTES),
             "timestamp": models.plain_text(self._now()),
             **_deliver(deliver),
-            **queries.routing(self._resolved(routing)),
+            **queries.routing(self._resolve_routing(routing)),
             "target_seq": None,
         }
         if not files:
-            return self._stored({**row, "content": queries.content(content, self._settings)})
-        given = [attachments.checked(file) for file in valid.several("files", files)]
+            return self._store_row({**row, "content": queries.content(content, self._settings)})
+        given = [attachments.check_attachment(file) for file in valid.several("files", files)]
         attachments.refuse_large(given, self._settings.limits)
         folder = attachments.folder(self._pair.place.path, OUTBOX, row["id"], strict=True)
         names = [name for name, _ in attachments.names([file.name for file in given])]
         text = queries.content(attachments.with_files(content, names), self._settings)
-        with attachments.staged(folder, list(zip(names, given, strict=True))) as staged:
-            return self._stored({**row, "content": text}, staged)
+        with attachments.stage_files(folder, list(zip(names, given, strict=True))) as staged:
+            return self._store_row({**row, "content": text}, staged)
 
     def edit(self, seq: int, *, text: str) -> MessageOut:
         """Send a new text for the message with this number. The host delivers it after that message.
@@ -179,8 +181,8 @@ class AgentOutbox(MailboxPart):
 
     def resolve_seq(self, seq: int) -> MessageRef:
         """Return the message with this number, from either side. Raises `NotFound`."""
-        number = messages.checked(seq)
-        return self._both(lambda both: messages.resolve(number, self._pair.place.group, both))
+        number = messages.check_seq(seq)
+        return self._view_both(lambda both: messages.resolve(number, self._pair.place.group, both))
 
     def get(self, message_id: str) -> MessageOut:
         """Return the message with this id. Raises `NotFound`."""
@@ -191,8 +193,8 @@ class AgentOutbox(MailboxPart):
 
     def find(self, message_id: str) -> MessageOut | None:
         """Return the message with this id, or None."""
-        asked = valid.sought("id", message_id)
-        rows = self._reading(lambda unit: messages.OUT_BY_ID.keyed(unit, [asked]))
+        asked = valid.lookup_text("id", message_id)
+        rows = self._reading(lambda unit: messages.OUT_BY_ID.rows_by_key(unit, [asked]))
         return rows[0] if rows else None
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[MessageOutSummary]:
@@ -205,7 +207,7 @@ class AgentOutbox(MailboxPart):
         Raises `NotFound` for an unknown message.
         """
         asked = self.get(message_id).id
-        rows = self._look(lambda look: look.keyed(messages.DELIVERED_BY_ID, [asked]))
+        rows = self._look(lambda look: look.rows_by_key(messages.DELIVERED_BY_ID, [asked]))
         return rows[0] if rows else Delivery(message_out_id=asked, status="pending")
 
     def prune(self, *, settled_before: datetime, dry_run: bool = True) -> PruneReport:
@@ -218,12 +220,12 @@ class AgentOutbox(MailboxPart):
         before = aware_utc("settled_before", settled_before)
         return AgentPruner(self._pair).run(before, dry_run=valid.flag("dry_run", dry_run))
 
-    def _resolved(self, routing: Routing | str | None) -> Routing | None:
+    def _resolve_routing(self, routing: Routing | str | None) -> Routing | None:
         found = AgentRouting(self._pair)
         if routing is None:
             return found.find_default()
         if not isinstance(routing, str):
-            return valid.group("routing", routing, Routing)
+            return valid.argument_group("routing", routing, Routing)
         to = found.resolve(routing)
         if to.type == "agent":
             return Routing("agent", to.agent_group_id)
@@ -233,7 +235,7 @@ class AgentOutbox(MailboxPart):
         """Store a message that refers to another message and has the same destination. Returns the new message."""
         target = self.resolve_seq(seq)
         content["messageId"] = target.platform_message_id or target.id
-        return self._stored(
+        return self._store_row(
             {
                 "id": f"msg-{new_id()}",
                 "kind": "chat",
@@ -247,7 +249,7 @@ class AgentOutbox(MailboxPart):
             }
         )
 
-    def _stored(self, row: OutDraft, staged: attachments.Staged | None = None) -> MessageOut:
+    def _store_row(self, row: OutDraft, staged: attachments.Staged | None = None) -> MessageOut:
         stored = self._writing(lambda unit: self._insert(unit, row, staged))
         self._metrics.count("mailbox_sent")
         return stored
@@ -262,6 +264,6 @@ class AgentOutbox(MailboxPart):
 
 
 def _deliver(deliver: Deliver) -> DeliverColumns:
-    given = valid.group("deliver", deliver, Deliver)
+    given = valid.argument_group("deliver", deliver, Deliver)
     after = None if given.after is None else models.plain_text(aware_utc("deliver.after", given.after))
     return {"deliver_after": after, "recurrence": valid.optional("deliver.recurrence", given.recurrence)}

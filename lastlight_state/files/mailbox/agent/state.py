@@ -22,7 +22,7 @@ from lastlight_state.db.rows.statements import (
     constant,
     every_column_of,
     number,
-    prepared,
+    statement_of,
 )
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost, NotFound
@@ -42,7 +42,7 @@ from lastlight_state.ids import new_id
 _MOST, _EACH = 200, 7
 
 _ack = models.ACKS.c
-_SETTLED = prepared(sa.select(*_ack).where(_ack.status != constant("processing")).limit(number(_MOST)), Ack)
+_SETTLED = statement_of(sa.select(*_ack).where(_ack.status != constant("processing")).limit(number(_MOST)), Ack)
 _EARLIER = (
     sa.select(*_ack)
     .where(_ack.status != constant("processing"), _ack.message_id > bind("after", _ack.message_id))
@@ -57,21 +57,21 @@ _WITH_EARLIER = Family(
     Ack,
 )
 #: The key reached so far, for the case that none of its rows can be read.
-_LAST = prepared(sa.select(sa.func.max(_EARLIER.c.message_id)))
+_LAST = statement_of(sa.select(sa.func.max(_EARLIER.c.message_id)))
 _DELETE = Family("id", lambda ids: sa.delete(models.ACKS).where(_ack.message_id.in_(ids)))
 
 
 def tidy(unit: Unit, pair: Pair) -> int:
     """Delete at most 200 unneeded acknowledgements. Returns their number, or 0 while the host's file cannot be read."""
-    found = unit.sound(_SETTLED)[0]
+    found = unit.readable_rows(_SETTLED)[0]
     if not found:
         return 0
     pair.own.tidied_to = ""
     ids = [ack.message_id for ack in found]
-    heads = pair.other.look_if_sound(lambda look: look.keyed(messages.HEADS_BY_ID, ids), None)
+    heads = pair.other.look_if_sound(lambda look: look.rows_by_key(messages.HEADS_BY_ID, ids), None)
     if heads is None:
         return 0
-    gone = unneeded(found, {head.id: head for head in heads})
+    gone = unneeded_ids(found, {head.id: head for head in heads})
     forget(unit, gone)
     return len(gone)
 
@@ -80,7 +80,7 @@ def with_earlier(unit: Unit, pair: Pair, ids: Sequence[str]) -> tuple[dict[str, 
     """Return the acknowledgements of these messages by id, and a few settled ones of others, other ones each time."""
     after, limit = pair.own.tidied_to or "", min(_EACH * len(ids), _MOST)
     statement, values = _WITH_EARLIER.of(ids)
-    found, in_all = unit.sound(statement, {**values, "after": after, "limit": limit})
+    found, in_all = unit.readable_rows(statement, {**values, "after": after, "limit": limit})
     of_these = {ack.message_id: ack for ack in found if ack.message_id in ids}
     earlier = [ack for ack in found if ack.message_id not in of_these]
     place = max((ack.message_id for ack in earlier), default=None)
@@ -92,7 +92,7 @@ def with_earlier(unit: Unit, pair: Pair, ids: Sequence[str]) -> tuple[dict[str, 
     return of_these, earlier
 
 
-def unneeded(acks: Sequence[Ack], heads: Mapping[str, Head]) -> list[str]:
+def unneeded_ids(acks: Sequence[Ack], heads: Mapping[str, Head]) -> list[str]:
     """Return the messages among these that the host has settled or removed, by their ids."""
     return [
         ack.message_id
@@ -113,12 +113,12 @@ _acks, _out, _state = models.ACKS.c, models.MESSAGES_OUT.c, models.SESSION_STATE
 
 _ACK_NAMES = ("status", "status_changed", "message_seq", "message_tries", "claimed_by", "error")
 _upsert_ack = insert(models.ACKS).values(**{column.name: bind(column.name, column) for column in _acks})
-PUT_ACK = prepared(
+PUT_ACK = statement_of(
     _upsert_ack.on_conflict_do_update(
         index_elements=[_acks.message_id], set_={name: _upsert_ack.excluded[name] for name in _ACK_NAMES}
     )
 )
-RELEASE = prepared(
+RELEASE = statement_of(
     sa.delete(models.ACKS).where(
         _acks.message_id == bind("message_id", _acks.message_id),
         _acks.status == constant("processing"),
@@ -127,7 +127,7 @@ RELEASE = prepared(
 )
 
 #: Inserts nothing if the id is taken.
-INSERT = prepared(
+INSERT = statement_of(
     insert(models.MESSAGES_OUT)
     .values(**{column.name: bind(column.name, column) for column in _out})
     .on_conflict_do_nothing(index_elements=[_out.id])
@@ -142,16 +142,16 @@ LIST = Listing(
 )
 
 _put_state = insert(models.SESSION_STATE).values(**{column.name: bind(column.name, column) for column in _state})
-PUT_STATE = prepared(
+PUT_STATE = statement_of(
     _put_state.on_conflict_do_update(
         index_elements=[_state.key],
         set_={"value": _put_state.excluded.value, "updated_at": _put_state.excluded.updated_at},
     )
 )
 _entry = every_column_of(StateEntry, models.SESSION_STATE)
-GET_STATE = prepared(sa.select(*_entry).where(_state.key == bind("key", _state.key)), StateEntry)
-LIST_STATE = prepared(sa.select(*_entry).order_by(_state.key), StateEntry)
-DELETE_STATE = prepared(sa.delete(models.SESSION_STATE).where(_state.key == bind("key", _state.key)))
+GET_STATE = statement_of(sa.select(*_entry).where(_state.key == bind("key", _state.key)), StateEntry)
+LIST_STATE = statement_of(sa.select(*_entry).order_by(_state.key), StateEntry)
+DELETE_STATE = statement_of(sa.delete(models.SESSION_STATE).where(_state.key == bind("key", _state.key)))
 
 
 # Values that an agent keeps over restarts, such as the conversation that it continues.
@@ -172,7 +172,7 @@ class AgentState(MailboxPart):
 
     def find(self, key: str) -> str | None:
         """Return the value, or None."""
-        found = self._find(GET_STATE, {"key": valid.sought("key", key)})
+        found = self._find(GET_STATE, {"key": valid.lookup_text("key", key)})
         return None if found is None else found.value
 
     def put(self, key: str, value: str) -> None:
@@ -182,12 +182,12 @@ class AgentState(MailboxPart):
 
     def clear(self, key: str) -> bool:
         """Delete the value stored under this key. Returns True if there was one."""
-        asked = {"key": valid.sought("key", key)}
+        asked = {"key": valid.lookup_text("key", key)}
         return self._writing(lambda unit: unit.change(DELETE_STATE, asked)) > 0
 
     def list(self) -> Sequence[StateEntry]:
         """Return all values, by key."""
-        return self._all(LIST_STATE)
+        return self._list_rows(LIST_STATE)
 
     def continuation(self, provider: str) -> str | None:
         """Return the conversation with this provider that is to be continued, or None.
@@ -228,17 +228,17 @@ def _adopt(unit: Unit, slot: str, now: str) -> None:
 
 
 _INSTANCE = "agent_instance"
-_FREE = prepared(sa.delete(models.ACKS).where(models.ACKS.c.status == constant("processing")))
+_FREE = statement_of(sa.delete(models.ACKS).where(models.ACKS.c.status == constant("processing")))
 
 _tool = models.CONTAINER_STATE.c
 _NAMES = ("current_tool", "tool_declared_timeout_ms", "tool_started_at", "updated_at")
 _put = insert(models.CONTAINER_STATE).values(id=number(1), **{name: bind(name, _tool[name]) for name in _NAMES})
-_PUT_TOOL = prepared(
+_PUT_TOOL = statement_of(
     _put.on_conflict_do_update(index_elements=[_tool.id], set_={name: _put.excluded[name] for name in _NAMES})
 )
 
 
-def joined(pair: Pair, instance: str | None) -> Pair:
+def bind_instance(pair: Pair, instance: str | None) -> Pair:
     """Return the files of a mailbox. Their writes are refused once another agent instance replaces this one."""
     pair.instance = None if instance is None else valid.identifier("instance", instance)
     pair.own.admit = lambda unit: _admit(unit, pair)
@@ -255,9 +255,9 @@ def start(pair: Pair) -> StartReport:
         return instance, unit.change(_FREE)
 
     pair.instance = None
-    pair.instance, freed = pair.own.writing(work)
+    pair.instance, freed = pair.own.write(work)
     pair.first_poll = True
-    tidied = pair.own.writing(lambda unit: tidy(unit, pair))
+    tidied = pair.own.write(lambda unit: tidy(unit, pair))
     return StartReport(instance=pair.instance, freed=freed, tidied=tidied)
 
 
@@ -276,7 +276,7 @@ def tool_finished(pair: Pair) -> None:
 
 
 def _put_tool(pair: Pair, **values: object) -> None:
-    pair.context.scope.writing(lambda unit: unit.change(_PUT_TOOL, values))
+    pair.context.scope.write(lambda unit: unit.change(_PUT_TOOL, values))
 
 
 def _admit(unit: Unit, pair: Pair) -> None:

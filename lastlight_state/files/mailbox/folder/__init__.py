@@ -24,9 +24,9 @@ from typing import Any
 
 from lastlight_state.errors import NotFound, UnsafePath
 from lastlight_state.files.jsonl import files
-from lastlight_state.files.jsonl.files import translated
+from lastlight_state.files.jsonl.files import translate_errors
 from lastlight_state.files.mailbox.models import MAILBOX
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 from lastlight_state.special_files import DIRECTORY, mismatch_at
 
 INBOUND_DB, OUTBOUND_DB, HEARTBEAT, INBOX, OUTBOX = "inbound.db", "outbound.db", ".heartbeat", "inbox", "outbox"
@@ -45,7 +45,7 @@ def checked_name(where: str, name: Any) -> str:
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UnsafePath(
-            where, f"must be 1 to 128 of A-Z a-z 0-9 . _ -, beginning with a letter or digit: {shown(name, 80)}"
+            where, f"must be 1 to 128 of A-Z a-z 0-9 . _ -, beginning with a letter or digit: {repr_of(name, 80)}"
         )
     return name
 
@@ -145,14 +145,14 @@ class Place:
         """Raise `NotFound` unless both database files of the mailbox exist."""
         for file in (self.inbound, self.outbound):
             if not is_regular(file):
-                with translated(self.path):
+                with translate_errors(self.path):
                     lacking = f"it has no {file.name}" if files.is_directory(self.path) else None
                 reason = mismatch_at(self.path, DIRECTORY) or mismatch_at(file) or lacking
                 raise NotFound(MAILBOX, self.key, reason=reason)
 
     def _refuse_links(self) -> None:
         for path in (self.root / self.group, self.path):
-            with translated(path):
+            with translate_errors(path):
                 is_link = files.is_link(path)
             if is_link:
                 raise UnsafePath(str(path), "must not be a symbolic link")

@@ -25,9 +25,9 @@ from lastlight_state.files.mailbox.arguments import Attachment
 from lastlight_state.files.mailbox.folder import message_folder
 from lastlight_state.files.mailbox.records import OutboxFile, OutboxFiles
 from lastlight_state.ids import new_id
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 from lastlight_state.settings import Limits
-from lastlight_state.special_files import mismatch, open_binary, opened
+from lastlight_state.special_files import mismatch, open_binary, open_regular
 
 # The files with which a message is sent: their names, and their entries in the content.
 
@@ -37,9 +37,9 @@ _DRIVE = 2
 _ENDING = 10
 
 
-def checked(attachment: Any) -> Attachment:
+def check_attachment(attachment: Any) -> Attachment:
     """Check a caller's attachment, and return it."""
-    given = valid.group("attachment", attachment, Attachment)
+    given = valid.argument_group("attachment", attachment, Attachment)
     if not isinstance(given.data, bytes | Path):
         raise InvalidValue("attachment.data", f"expected bytes or a path, got {type(given.data).__name__}")
     valid.optional("attachment.mime", given.mime)
@@ -72,7 +72,7 @@ def names(wished: Iterable[Any]) -> list[tuple[str, bool]]:
     found: list[tuple[str, bool]] = []
     taken: set[str] = set()
     for number, wish in enumerate(wished, 1):
-        name = wish if is_safe(wish) else f"attachment-{number}{_ending(wish)}"
+        name = wish if is_safe(wish) else f"attachment-{number}{_safe_extension(wish)}"
         unique = _unique(name, taken)
         taken.add(unique.casefold())
         found.append((unique, unique == wish))
@@ -86,17 +86,17 @@ def with_files(content: Any, found: Sequence[str]) -> dict[str, Any]:
     return {**content, "files": [*found]}
 
 
-def embedded(content: Any) -> list[tuple[int, Attachment]]:
+def embedded_files(content: Any) -> list[tuple[int, Attachment]]:
     """Return the files that an inbound message's content holds as base64, each with its index in the content's list."""
     entries = content.get("attachments") if isinstance(content, dict) else None
     found = []
     for place, entry in enumerate(entries if isinstance(entries, list) else ()):
         if isinstance(entry, dict) and "data" in entry:
-            found.append((place, Attachment(entry.get("name"), _decoded(place, entry["data"]))))  # type: ignore[arg-type]
+            found.append((place, Attachment(entry.get("name"), _decode_data(place, entry["data"]))))  # type: ignore[arg-type]
     return found
 
 
-def described(
+def describe_files(
     content: Any, embedded_at: Sequence[int], given: Sequence[Attachment], kept: Sequence[tuple[str, bool]], folder: str
 ) -> Any:
     """Return the content of an inbound message, in which each file has a name and a path instead of its bytes.
@@ -134,7 +134,7 @@ def _size(file: Attachment) -> int:
     return found.st_size
 
 
-def _decoded(place: int, data: Any) -> bytes:
+def _decode_data(place: int, data: Any) -> bytes:
     where = f"content.attachments[{place}].data"
     if not isinstance(data, str):
         raise InvalidValue(where, f"expected base64 text, got {type(data).__name__}")
@@ -144,7 +144,7 @@ def _decoded(place: int, data: Any) -> bytes:
         raise InvalidValue(where, "must be base64") from None
 
 
-def _ending(wish: Any) -> str:
+def _safe_extension(wish: Any) -> str:
     """Return the extension of a file name that is not safe, or an empty text if the extension is not harmless."""
     ending = PurePosixPath(wish).suffix if isinstance(wish, str) else ""
     return ending if len(ending) <= _ENDING and ending[1:].isascii() and ending[1:].isalnum() else ""
@@ -182,7 +182,7 @@ def folder(session: Path, box: str, message_id: str, *, strict: bool = False) ->
     """Return the folder of a message. With ``strict``, an id that is not a safe name raises `UnsafePath`."""
     name = message_folder(message_id)
     if strict and name != message_id:
-        raise UnsafePath("id", f"must be a safe name when the message has files: {shown(message_id, 80)}")
+        raise UnsafePath("id", f"must be a safe name when the message has files: {repr_of(message_id, 80)}")
     return MessageFolder(session, box, name)
 
 
@@ -226,7 +226,7 @@ class Staged:
 
 
 @contextmanager
-def staged(target: MessageFolder, wanted: Sequence[tuple[str, Attachment]]) -> Iterator[Staged]:
+def stage_files(target: MessageFolder, wanted: Sequence[tuple[str, Attachment]]) -> Iterator[Staged]:
     """Sync the files to disk, each with its final name. If the block raises an exception, all of them are deleted."""
     made = Staged(target, [(f"{_STAGED}{new_id()}", name) for name, _ in wanted])
     try:
@@ -239,7 +239,7 @@ def staged(target: MessageFolder, wanted: Sequence[tuple[str, Attachment]]) -> I
         made.discard()
 
 
-def stored(target: MessageFolder, listed: Sequence[object], limits: Limits) -> OutboxFiles:
+def stored_files(target: MessageFolder, listed: Sequence[object], limits: Limits) -> OutboxFiles:
     """Return the files of a message that its content lists.
 
     A missing file, a link, or anything that is not a regular file is skipped, with the reason.
@@ -254,7 +254,7 @@ def stored(target: MessageFolder, listed: Sequence[object], limits: Limits) -> O
                 continue
         except OSError as error:
             problem = "a symbolic link" if error.errno == errno.ELOOP else str(error.strerror)
-        skipped.append((shown(name, 80), str(problem)))
+        skipped.append((repr_of(name, 80), str(problem)))
     if len(listed) > limits.attachments:
         skipped.append((f"{len(listed) - limits.attachments} more", f"more than {limits.attachments} files"))
     return OutboxFiles(files=tuple(found), skipped=tuple(skipped))
@@ -267,7 +267,7 @@ def clear(target: MessageFolder, *, staged: bool = True) -> None:
     """
     try:
         with jsonl_files.open_directory(target.path, base=target.session) as (held, _):
-            names = [name for name in _listed(held) if _is_regular(held, name)]
+            names = [name for name in _names_in(held) if _is_regular(held, name)]
     except FileNotFoundError:
         return
     except OSError as error:
@@ -280,7 +280,7 @@ def size(target: MessageFolder) -> int:
     """Return the bytes of a message's files; 0 if they cannot be read."""
     try:
         with jsonl_files.open_directory(target.path, base=target.session) as (held, _):
-            found = [os.stat(name, dir_fd=held, follow_symlinks=False) for name in _listed(held)]
+            found = [os.stat(name, dir_fd=held, follow_symlinks=False) for name in _names_in(held)]
     except OSError:
         return 0
     return sum(status.st_size for status in found if stat.S_ISREG(status.st_mode))
@@ -310,7 +310,7 @@ def _fill(written: BinaryIO, file: Attachment) -> None:
 
 def _read(target: MessageFolder, name: str, most: int) -> OutboxFile:
     with jsonl_files.open_directory(target.path, base=target.session) as (held, _):
-        descriptor = opened(name, os.O_RDONLY | os.O_NOFOLLOW, folder=held)
+        descriptor = open_regular(name, os.O_RDONLY | os.O_NOFOLLOW, folder=held)
     with os.fdopen(descriptor, "rb") as source:
         data = source.read(most + 1)
     if len(data) > most:
@@ -332,7 +332,7 @@ def _remove(target: MessageFolder, names: Sequence[str]) -> None:
         _log.warning("files of a message are left: %s", error)
 
 
-def _listed(held: int) -> list[str]:
+def _names_in(held: int) -> list[str]:
     descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=held)
     try:
         return os.listdir(descriptor)  # noqa: PTH208 - of a descriptor

@@ -46,5 +46,5 @@ class HostMailbox(Mailbox):
 
         With ``strict``, the first finding of `verify` raises `CorruptData`, too.
         """
-        mailbox = cls(Pair.opened("host", Place.of(Path(folder)), settings, clock))
+        mailbox = cls(Pair.open_side("host", Place.of(Path(folder)), settings, clock))
         return mailbox._strict() if strict else mailbox

@@ -117,7 +117,9 @@ class HostInbox(MailboxPart):
 
     def send_many(self, messages: Sequence[NewMessage]) -> _Messages:
         """Store up to 500 messages, in this order, all or none. Raises as `send`."""
-        given = [valid.group("message", message, NewMessage) for message in valid.several("messages", messages)]
+        given = [
+            valid.argument_group("message", message, NewMessage) for message in valid.several("messages", messages)
+        ]
         valid.at_most("messages", given, models.MOST_SENT)
         drafts = [_Draft(message, self) for message in given]
         if not drafts:
@@ -125,17 +127,17 @@ class HostInbox(MailboxPart):
         with ExitStack() as stack:
             for draft in drafts:
                 draft.stage(stack)
-            stored = self._writing(lambda unit: self._stored(unit, drafts))
+            stored = self._writing(lambda unit: self._store_drafts(unit, drafts))
         self._metrics.count("mailbox_sent", len(stored))
         return stored
 
     def get(self, message_id: str) -> MessageIn:
         """Return the message. Raises `NotFound`."""
-        return self._one(sql.GET, {"id": valid.sought("id", message_id)}, kind=MESSAGE, key=message_id)
+        return self._get_row(sql.GET, {"id": valid.lookup_text("id", message_id)}, kind=MESSAGE, key=message_id)
 
     def find(self, message_id: str) -> MessageIn | None:
         """Return the message, or None."""
-        return self._find(sql.GET, {"id": valid.sought("id", message_id)})
+        return self._find(sql.GET, {"id": valid.lookup_text("id", message_id)})
 
     def list(
         self,
@@ -148,14 +150,14 @@ class HostInbox(MailboxPart):
         """Return a page of the messages, the newest first, without their content."""
         given = {
             "status": None if status is None else valid.word("status", status, models.STATUSES),
-            "kind": None if kind is None else valid.sought("kind", kind),
+            "kind": None if kind is None else valid.lookup_text("kind", kind),
         }
         return self._page(sql.LIST, given, limit, page_token)
 
     def count_due(self, *, skip_kinds: Collection[str] = ("system",)) -> int:
         """Return the number of messages of these kinds that are due, not acknowledged and would wake an agent."""
         poll = Poll(self._now(), models.MOST_POLLED, queries.kinds("skip_kinds", skip_kinds))
-        return self._both(lambda both: sum(1 for _ in messages.open_to(poll, both, messages.triggers(both))))
+        return self._view_both(lambda both: sum(1 for _ in messages.open_to(poll, both, messages.triggers(both))))
 
     def fail(self, message_id: str, *, error: str) -> MessageIn:
         """Set the status of a message that has no final status to failed.
@@ -163,22 +165,22 @@ class HostInbox(MailboxPart):
         Raises `LostRace` with its ``status`` if that is final, and `NotFound`.
         """
         text, now = queries.error_text(error), self._now()
-        return self._writing(lambda unit: self._failed(unit, message_id, text, now))
+        return self._writing(lambda unit: self._fail_message(unit, message_id, text, now))
 
     def retry(self, message_id: str) -> MessageIn:
         """Make a failed message due again, with a full number of tries.
 
         Raises `LostRace` with its ``status``, `NotFound`.
         """
-        values = {"id": valid.sought("id", message_id), "released_at": iso_text(self._now())}
-        changed = self._changed(sql.RETRY, values)
+        values = {"id": valid.lookup_text("id", message_id), "released_at": iso_text(self._now())}
+        changed = self._change_row(sql.RETRY, values)
         if changed is None:
-            raise _lost(self.get(message_id))
+            raise _lost_race(self.get(message_id))
         return changed
 
     def find_return_path(self, *, in_reply_to: str | None, peer_group: str) -> str | None:
         """Return the session for an answer to another agent: of the answered message, else of the newest message."""
-        asked = {"peer": valid.sought("peer_group", peer_group)}
+        asked = {"peer": valid.lookup_text("peer_group", peer_group)}
         if in_reply_to is not None:
             found = self.find(in_reply_to)
             if found is not None and found.source_session_id is not None:
@@ -188,8 +190,8 @@ class HostInbox(MailboxPart):
 
     def resolve_seq(self, seq: int) -> MessageRef:
         """Return the message with this number, from either side. Raises `NotFound`."""
-        number = messages.checked(seq)
-        return self._both(lambda both: messages.resolve(number, self._pair.place.group, both))
+        number = messages.check_seq(seq)
+        return self._view_both(lambda both: messages.resolve(number, self._pair.place.group, both))
 
     def prune(self, *, settled_before: datetime, dry_run: bool = True) -> PruneReport:
         """Delete messages settled before a time, with their files, and receipts whose messages no longer exist.
@@ -201,18 +203,18 @@ class HostInbox(MailboxPart):
         before = aware_utc("settled_before", settled_before)
         return HostPruner(self._pair).run(before, dry_run=valid.flag("dry_run", dry_run))
 
-    def _stored(self, unit: Unit, drafts: Sequence[_Draft]) -> _Messages:
+    def _store_drafts(self, unit: Unit, drafts: Sequence[_Draft]) -> _Messages:
         seqs = pruning.next_numbers(unit, self._pair, len(drafts))
         return [draft.store(unit, seq) for draft, seq in zip(drafts, seqs, strict=True)]
 
-    def _failed(self, unit: Unit, message_id: str, error: str, now: Any) -> MessageIn:
-        found = unit.row(sql.GET_ROW, {"id": valid.sought("id", message_id)})
+    def _fail_message(self, unit: Unit, message_id: str, error: str, now: Any) -> MessageIn:
+        found = unit.row(sql.GET_ROW, {"id": valid.lookup_text("id", message_id)})
         if found is None:
             raise valid.not_found(MESSAGE, message_id)
         values = {"id": message_id, "tries": found["tries"], "status": "failed", "settled_at": iso_text(now)}
         settled = unit.row(sql.SETTLE, {**values, "outcome": "failed", "error": error})
         if settled is None:
-            raise _lost(MessageIn.of(found))
+            raise _lost_race(MessageIn.of(found))
         series.follow(unit, self._pair, settled, now, paused=found["status"] == "paused")
         return unit.row(sql.GET, {"id": message_id}) or MessageIn.of(found)
 
@@ -224,14 +226,14 @@ class _Draft:
         pair, settings = room._pair, room._settings
         self._pair = pair
         self.id = f"msg-{new_id()}" if message.id is None else queries.message_id(message.id)
-        embedded = attachments.embedded(message.content)
-        given = [attachments.checked(file) for file in valid.several("attachments", message.attachments)]
+        embedded = attachments.embedded_files(message.content)
+        given = [attachments.check_attachment(file) for file in valid.several("attachments", message.attachments)]
         self._files = [*(file for _, file in embedded), *given]
         attachments.refuse_large(self._files, settings.limits)
         self._folder = attachments.folder(pair.place.path, INBOX, self.id)
         self._names = attachments.names([file.name for file in self._files])
         where = f"{INBOX}/{self._folder.name}"
-        content = attachments.described(message.content, [at for at, _ in embedded], given, self._names, where)
+        content = attachments.describe_files(message.content, [at for at, _ in embedded], given, self._names, where)
         self._staged: attachments.Staged | None = None
         self.row: InDraft = {
             **series.new_row(),
@@ -253,7 +255,7 @@ class _Draft:
         """Write the message's files to disk under temporary names, and sync them."""
         if self._files:
             wanted = [(name, file) for (name, _), file in zip(self._names, self._files, strict=True)]
-            self._staged = stack.enter_context(attachments.staged(self._folder, wanted))
+            self._staged = stack.enter_context(attachments.stage_files(self._folder, wanted))
 
     def store(self, unit: Unit, seq: int) -> MessageIn:
         """Store the message under a new number. Raises `AlreadyExists`."""
@@ -266,7 +268,7 @@ class _Draft:
 
 
 def _origin(origin: Origin | None, room: HostInbox) -> OriginColumns:
-    given = _ORIGIN if origin is None else valid.group("origin", origin, Origin)
+    given = _ORIGIN if origin is None else valid.argument_group("origin", origin, Origin)
     stamp = queries.time_text("origin.timestamp", given.timestamp)
     return {
         "timestamp": iso_text(room._now()) if stamp is None else stamp,
@@ -276,7 +278,7 @@ def _origin(origin: Origin | None, room: HostInbox) -> OriginColumns:
 
 
 def _when(when: When) -> WhenColumns:
-    given = valid.group("when", when, When)
+    given = valid.argument_group("when", when, When)
     zone = given.timezone
     recurrence = given.recurrence
     if recurrence is not None:
@@ -292,5 +294,5 @@ def _when(when: When) -> WhenColumns:
     }
 
 
-def _lost(found: MessageIn) -> LostRace:
+def _lost_race(found: MessageIn) -> LostRace:
     return LostRace(f"message {found.id!r} is {found.status}", status=found.status)

@@ -40,7 +40,7 @@ class _Target(NamedTuple):
 
 def is_any_due(both: BothFiles, now: datetime, horizon: Horizon) -> bool:
     """True if `take` would return a message. ``horizon`` records the times at which the result may change."""
-    for found in deliveries.unsettled(both):
+    for found in deliveries.unsettled_messages(both):
         if _is_due(found, now) and _target(found.head, both).state != "waiting":
             return True
         before = found.attempt
@@ -63,7 +63,7 @@ def take(unit: Unit, pair: Pair, both: BothFiles, wish: LeaseRequest) -> list[Du
                 continue
             contiguous = found.head.seq is None  # these come before all others
             if len(taken) < wish.limit and _is_due(found, wish.now):
-                taken += _taken(unit, pair, both, found, wish)
+                taken += _take_message(unit, pair, both, found, wish)
         if len(taken) >= wish.limit:
             break
     if settled > before:
@@ -100,7 +100,9 @@ def _target(head: Waiting, both: BothFiles, group: str = "") -> _Target:
     return _Target("failed")
 
 
-def _taken(unit: Unit, pair: Pair, both: BothFiles, found: UnsettledMessage, wish: LeaseRequest) -> list[DueMessage]:
+def _take_message(
+    unit: Unit, pair: Pair, both: BothFiles, found: UnsettledMessage, wish: LeaseRequest
+) -> list[DueMessage]:
     head = found.head
     target = _target(head, both, pair.place.group)
     if target.state == "waiting":
@@ -108,7 +110,7 @@ def _taken(unit: Unit, pair: Pair, both: BothFiles, found: UnsettledMessage, wis
     if target.state == "failed":
         _fail(unit, head.id, "target_failed", wish.now)
         return []
-    rows = both.keyed(messages.OUT_BY_ID, [head.id])
+    rows = both.rows_by_key(messages.OUT_BY_ID, [head.id])
     if not rows:
         _fail(unit, head.id, "the message cannot be read", wish.now)
         return []
@@ -129,7 +131,7 @@ def _taken(unit: Unit, pair: Pair, both: BothFiles, found: UnsettledMessage, wis
 
 
 def _fail(unit: Unit, message_id: str, error: str, now: datetime) -> None:
-    receipts.store(unit, receipts.failed(message_id, error, now))
+    receipts.store(unit, receipts.failure_receipt(message_id, error, now))
 
 
 def _lease(unit: Unit, found: UnsettledMessage, wish: LeaseRequest) -> int:

@@ -77,7 +77,7 @@ class HostOutbox(MailboxPart):
         the lease of its ``token`` has expired, because the message was sent.
         """
         message = self.get(message_id)
-        row = receipts.delivered(
+        row = receipts.delivery_receipt(
             message_id, valid.optional("platform_message_id", platform_message_id, 4096), self._now()
         )
         found = self._writing(lambda unit: receipts.store(unit, row))
@@ -126,7 +126,7 @@ class HostOutbox(MailboxPart):
             due = self.take_due(limit=1, lease=lease)
             if not due:
                 break
-            counts[self._sent(due[0], adapter)] += 1
+            counts[self._send_due(due[0], adapter)] += 1
         return DrainReport(**counts)
 
     def requeue(self, message_id: str) -> None:
@@ -146,7 +146,7 @@ class HostOutbox(MailboxPart):
     def list_waiting(self, *, limit: int = 50, page_token: str | None = None) -> Page[MessageOutSummary]:
         """Return a page of the messages that are neither delivered nor failed, in the order they were written."""
         most = valid.page_limit(limit)
-        return self._both(lambda both: deliveries.page(both, most, page_token))
+        return self._view_both(lambda both: deliveries.page(both, most, page_token))
 
     def get(self, message_id: str) -> MessageOut:
         """Return the message with this id. Raises `NotFound`."""
@@ -157,8 +157,8 @@ class HostOutbox(MailboxPart):
 
     def find(self, message_id: str) -> MessageOut | None:
         """Return the message with this id, or None."""
-        asked = valid.sought("id", message_id)
-        rows = self._look(lambda look: look.keyed(messages.OUT_BY_ID, [asked]))
+        asked = valid.lookup_text("id", message_id)
+        rows = self._look(lambda look: look.rows_by_key(messages.OUT_BY_ID, [asked]))
         return rows[0] if rows else None
 
     def files(self, message_id: str) -> OutboxFiles:
@@ -170,19 +170,19 @@ class HostOutbox(MailboxPart):
             return OutboxFiles(files=(), skipped=())
         if target.name != message.id:
             return OutboxFiles(files=(), skipped=((message.id, "the id is not a safe name"),))
-        return attachments.stored(target, listed, self._settings.limits)
+        return attachments.stored_files(target, listed, self._settings.limits)
 
     def resolve_seq(self, seq: int) -> MessageRef:
         """Return the message with this number, from either side. Raises `NotFound`."""
-        number = messages.checked(seq)
-        return self._both(lambda both: messages.resolve(number, self._pair.place.group, both))
+        number = messages.check_seq(seq)
+        return self._view_both(lambda both: messages.resolve(number, self._pair.place.group, both))
 
     def wait(self, timeout: timedelta, *, interval: timedelta = ONE_SECOND) -> bool:
         """Wait up to ``timeout`` until a message is due. Returns True if one is."""
         limit = TimeLimit(valid.duration("timeout", timeout, most=models.LONGEST_WAIT).total_seconds())
         pause = valid.duration("interval", interval, least=timedelta(milliseconds=1)).total_seconds()
         while not limit.look(lambda: self._is_any_due(self._now())):
-            left = limit.left
+            left = limit.seconds_left
             if not left:
                 return False
             waiting.pause(min(pause, left))
@@ -193,29 +193,29 @@ class HostOutbox(MailboxPart):
         if look.answer is not None:
             return False
         horizon = Horizon()
-        found = self._both(lambda both: leases.is_any_due(both, now, horizon))
+        found = self._view_both(lambda both: leases.is_any_due(both, now, horizon))
         if not found:
             look.keep("nothing", horizon.until)
         return found
 
-    def _sent(self, due: DueMessage, adapter: Callable[[DueMessage], str | None]) -> str:
+    def _send_due(self, due: DueMessage, adapter: Callable[[DueMessage], str | None]) -> str:
         """Return the name of the counter that a drain increments for this message."""
         if due.problem is not None:
-            return self._failed(due, due.problem, permanent=True)
+            return self._report_failure(due, due.problem, permanent=True)
         try:
             platform_id = adapter(due)
         except Undeliverable as error:
-            return self._failed(due, str(error) or "undeliverable", permanent=True)
+            return self._report_failure(due, str(error) or "undeliverable", permanent=True)
         except Exception as error:  # noqa: BLE001 - whatever an adapter raises
             _log.warning("message %s could not be delivered", due.message.id, exc_info=True)
-            return self._failed(due, f"{type(error).__name__}: {error}", permanent=False)
+            return self._report_failure(due, f"{type(error).__name__}: {error}", permanent=False)
         try:
             self.mark_delivered(due.message.id, platform_message_id=platform_id, token=due.token)
         except AlreadyAnswered:
             _log.warning("message %s was sent after it had been given up", due.message.id)
         return "delivered"
 
-    def _failed(self, due: DueMessage, error: str, *, permanent: bool) -> str:
+    def _report_failure(self, due: DueMessage, error: str, *, permanent: bool) -> str:
         text = error.encode(errors="replace").replace(b"\0", b"?")[: models.ERROR_BYTES].decode(errors="ignore")
         try:
             found = self.mark_failed(due.message.id, error=text, permanent=permanent, token=due.token)

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypedDict
 import sqlalchemy as sa
 
 from lastlight_state.clock import iso_text
-from lastlight_state.db.rows.statements import Family, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import Family, bind, constant, number, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import LostRace
 from lastlight_state.files.mailbox import models
@@ -21,7 +21,7 @@ from lastlight_state.files.mailbox.reports import PruneReport
 from lastlight_state.files.mailbox.shared import deliveries, messages, pruning, queries
 from lastlight_state.files.mailbox.shared.pair import Pair
 from lastlight_state.files.mailbox.shared.pruning import Pruner, Row, Rule, Step
-from lastlight_state.files.mailbox.shared.queries import BothFiles, TolerantSelect, shown
+from lastlight_state.files.mailbox.shared.queries import BothFiles, TolerantSelect, labelled_columns
 
 # Deletion of settled messages from the host's file, and of receipts whose messages the agent has removed.
 
@@ -38,7 +38,7 @@ _GOING_ON = sa.union_all(
         )
     )
 )
-_SETTLED = prepared(
+_SETTLED = statement_of(
     sa.select(
         _in.id, _in.seq, _in.timestamp, _in.process_after, _in.released_at, _in.settled_at, pruning.content_size(_in)
     )
@@ -51,7 +51,7 @@ _SETTLED = prepared(
     .order_by(_in.id)
     .limit(number(messages.STEP))
 )
-_RECEIPTS = prepared(
+_RECEIPTS = statement_of(
     sa.select(_done.message_out_id, _done.delivered_at)
     .where(_done.message_out_id > bind("after", _done.message_out_id))
     .order_by(_done.message_out_id)
@@ -62,14 +62,14 @@ _REMOVE_RECEIPTS = Family("id", lambda ids: sa.delete(models.DELIVERED).where(_d
 
 _STILL_THERE: TolerantSelect[tuple[str]] = TolerantSelect(
     models.MESSAGES_OUT,
-    lambda columns, ids: sa.select(*shown(columns, "id")).where(columns["id"].in_(ids)),
+    lambda columns, ids: sa.select(*labelled_columns(columns, "id")).where(columns["id"].in_(ids)),
     listed="id",
     row=tuple,
 )
 #: Says that the agent's file is one that numbered messages, not an empty one in its place.
 _HIGHEST: TolerantSelect[tuple[str]] = TolerantSelect(
     models.OUT_META,
-    lambda columns: sa.select(*shown(columns, "value")).where(
+    lambda columns: sa.select(*labelled_columns(columns, "value")).where(
         columns["key"] == sa.literal_column(f"'{pruning.HIGHEST}'")
     ),
     row=tuple,
@@ -81,7 +81,7 @@ class HostPruner(Pruner):
 
     def run(self, before: datetime, *, dry_run: bool) -> PruneReport:
         """Delete the messages and receipts. With ``dry_run``, only count them."""
-        found = self.walk(Rule("id", partial(self._settled, before), self._remove), dry_run=dry_run)
+        found = self.walk(Rule("id", partial(self._settled_step, before), self._remove), dry_run=dry_run)
         receipts = Rule("message_out_id", partial(_receipts, before), _remove_receipts)
         return PruneReport(
             messages=len(found),
@@ -90,11 +90,11 @@ class HostPruner(Pruner):
             dry_run=dry_run,
         )
 
-    def _settled(self, before: datetime, unit: Unit, both: BothFiles, after: str) -> Step:
-        seen = unit.sound(_SETTLED, {"after": after})[0]
-        kept = _named(both)
+    def _settled_step(self, before: datetime, unit: Unit, both: BothFiles, after: str) -> Step:
+        seen = unit.readable_rows(_SETTLED, {"after": after})[0]
+        kept = _ids_in_use(both)
         old = [row for row in seen if _is_old(row, before) and kept.isdisjoint((row["id"], row["seq"]))]
-        return Step(seen, pruning.sized(self._pair, INBOX, old))
+        return Step(seen, pruning.with_sizes(self._pair, INBOX, old))
 
     def _remove(self, unit: Unit, rows: Sequence[Row]) -> None:
         ids = [row["id"] for row in rows]
@@ -102,10 +102,10 @@ class HostPruner(Pruner):
         unit.change(*_REMOVE.of(ids))
 
 
-def _named(both: BothFiles) -> set[object]:
+def _ids_in_use(both: BothFiles) -> set[object]:
     """Return ids and numbers of messages that the agent works on, or that an undelivered message names."""
     named: set[object] = {ack.message_id for ack in both.rows(messages.PROCESSING)}
-    for found in deliveries.unsettled(both):
+    for found in deliveries.unsettled_messages(both):
         named |= {found.head.in_reply_to, found.head.target_seq}
     return named - {None}
 
@@ -128,8 +128,8 @@ def _receipts(before: datetime, unit: Unit, both: BothFiles, after: str) -> Step
     """
     if not both.rows(_HIGHEST):
         return Step((), ())
-    seen = unit.sound(_RECEIPTS, {"after": after})[0]
-    there = {message_id for (message_id,) in both.keyed(_STILL_THERE, [row["message_out_id"] for row in seen])}
+    seen = unit.readable_rows(_RECEIPTS, {"after": after})[0]
+    there = {message_id for (message_id,) in both.rows_by_key(_STILL_THERE, [row["message_out_id"] for row in seen])}
     old = [row for row in seen if pruning.is_before(row["delivered_at"], before) and row["message_out_id"] not in there]
     return Step(seen, old)
 
@@ -158,7 +158,7 @@ class Failure(NamedTuple):
     at: datetime
 
 
-def delivered(message_id: str, platform_message_id: str | None, now: datetime) -> ReceiptDraft:
+def delivery_receipt(message_id: str, platform_message_id: str | None, now: datetime) -> ReceiptDraft:
     """Return the receipt of a message that was sent."""
     return {
         "message_out_id": message_id,
@@ -169,9 +169,9 @@ def delivered(message_id: str, platform_message_id: str | None, now: datetime) -
     }
 
 
-def failed(message_id: str, error: str, now: datetime) -> ReceiptDraft:
+def failure_receipt(message_id: str, error: str, now: datetime) -> ReceiptDraft:
     """Return the receipt of a message that cannot be sent."""
-    return {**delivered(message_id, None, now), "status": "failed", "error": error}
+    return {**delivery_receipt(message_id, None, now), "status": "failed", "error": error}
 
 
 def store(unit: Unit, row: ReceiptDraft) -> Delivery:
@@ -197,7 +197,7 @@ def fail(unit: Unit, failure: Failure) -> Delivery:
         raise LostRace(f"message {failure.id!r} was taken by another caller", status="leased")
     attempts = max(1, 1 if found is None else found.attempts)
     if failure.permanent or attempts >= models.MOST_ATTEMPTS:
-        return store(unit, failed(failure.id, failure.error, failure.at))
+        return store(unit, failure_receipt(failure.id, failure.error, failure.at))
     now = iso_text(failure.at)
     unit.change(
         sql.PUT_ATTEMPT,

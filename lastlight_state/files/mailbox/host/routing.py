@@ -38,11 +38,11 @@ class HostRouting(MailboxPart):
         for one, following in pairwise(rows):
             if one["name"] == following["name"]:
                 raise InvalidValue("entries", f"two destinations are named {one['name']!r}")
-        return self._writing(lambda unit: _replaced(unit, rows))
+        return self._writing(lambda unit: _replace_rows(unit, rows))
 
     def list_destinations(self) -> list[Destination]:
         """Return all destinations, by name."""
-        return self._all(sql.ALL_DESTINATIONS)
+        return self._list_rows(sql.ALL_DESTINATIONS)
 
     def put_default(self, routing: Routing | None) -> None:
         """Set the default destination, for messages that name none. With None, such messages have no destination."""
@@ -70,7 +70,7 @@ def _allows(unit: Unit, asked: RoutingColumns) -> bool:
     return unit.row(sql.IS_DESTINATION, values) is not None
 
 
-def _replaced(unit: Unit, rows: Sequence[Row]) -> bool:
+def _replace_rows(unit: Unit, rows: Sequence[Row]) -> bool:
     if [vars(destination) for destination in unit.rows(sql.ALL_DESTINATIONS)] == rows:
         return False
     unit.change(sql.CLEAR_DESTINATIONS)
@@ -80,7 +80,7 @@ def _replaced(unit: Unit, rows: Sequence[Row]) -> bool:
 
 
 def _row(entry: Any) -> Row:
-    given = valid.group("entry", entry, NewDestination)
+    given = valid.argument_group("entry", entry, NewDestination)
     name = valid.identifier("name", given.name, models.ROUTING_BYTES)
     kind = valid.word("type", given.type, models.DESTINATION_TYPES)
     return {

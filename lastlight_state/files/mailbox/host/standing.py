@@ -18,7 +18,7 @@ from lastlight_state.files.mailbox.reports import AdvanceReport, Assessment, Rel
 from lastlight_state.files.mailbox.shared import messages
 from lastlight_state.files.mailbox.shared.idle import Idle
 from lastlight_state.files.mailbox.shared.messages import Poll
-from lastlight_state.files.mailbox.shared.queries import BothFiles, TolerantSelect, shown
+from lastlight_state.files.mailbox.shared.queries import BothFiles, TolerantSelect, labelled_columns
 
 #: The age at which a folder without a stored message counts as left by a dead process.
 LEFT_AFTER = timedelta(hours=1)
@@ -67,7 +67,7 @@ Held: TypeAlias = tuple[Head, Ack]
 
 #: The longest time, in milliseconds, for which a tool may be silent: a year.
 _LONGEST_TOOL = 365 * 86_400_000
-_TOOL: TolerantSelect = TolerantSelect(models.CONTAINER_STATE, lambda columns: sa.select(*shown(columns)))
+_TOOL: TolerantSelect = TolerantSelect(models.CONTAINER_STATE, lambda columns: sa.select(*labelled_columns(columns)))
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,10 @@ def signals(both: BothFiles, now: datetime, claims: Sequence[Held]) -> Signals:
     )
 
 
-def held(both: BothFiles) -> list[Held]:
+def live_claims(both: BothFiles) -> list[Held]:
     """Return live claims, each with its message."""
     claimed = {ack.message_id: ack for ack in both.rows(messages.PROCESSING)}
-    heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
+    heads = both.rows_by_key(messages.HEADS_BY_ID, list(claimed))
     live = [head for head in heads if head.status not in models.ENDED]
     return [(head, claimed[head.id]) for head in live if messages.is_live(claimed[head.id], head)]
 
@@ -170,7 +170,7 @@ def quiet_report(
     )
 
 
-def unchanged(idle: Idle, started: datetime | None, policy: StalePolicy, now: datetime) -> SweepReport | None:
+def unchanged_report(idle: Idle, started: datetime | None, policy: StalePolicy, now: datetime) -> SweepReport | None:
     """Return the report of a sweep whose files are unchanged since an earlier one, or None if they must be opened."""
     found = idle.look(key_of(policy), now).answer
     return None if found is None or idle.place is None else quiet_report(idle.place, found, started, policy, now)

@@ -14,7 +14,7 @@ from lastlight_state.db.rows.statements import (
     constant,
     every_column_of,
     number,
-    prepared,
+    statement_of,
 )
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.projections import Attempt, Head
@@ -38,7 +38,7 @@ _live, _ended = among(_in.status, models.LIVE), among(_in.status, models.ENDED)
 _unsettled = sa.or_(_in.status.is_(None), _in.status.not_in([constant(word) for word in models.ENDED]))
 
 #: Inserts nothing if the id is taken, or if the series has a live message.
-INSERT = prepared(
+INSERT = statement_of(
     insert(models.MESSAGES_IN)
     .values(**{column.name: bind(column.name, column) for column in _in})
     .on_conflict_do_nothing()
@@ -47,8 +47,8 @@ INSERT = prepared(
 )
 _get = sa.select(*_whole).where(_this)
 #: GET_ROW gives the texts as they are stored, of which a work makes the next row.
-GET, GET_ROW = prepared(_get, MessageIn), prepared(_get)
-HEAD_OF = prepared(sa.select(*_heads).where(_this), Head)
+GET, GET_ROW = statement_of(_get, MessageIn), statement_of(_get)
+HEAD_OF = statement_of(sa.select(*_heads).where(_this), Head)
 LIST = Listing(
     "messages_in",
     [*columns_of(MessageInSummary, models.MESSAGES_IN), models.IN_PLACE.label(models.PLACE)],
@@ -59,7 +59,7 @@ LIST = Listing(
 
 
 #: Recurring messages that other programs settled, in batches.
-RECURRING_SETTLED = prepared(
+RECURRING_SETTLED = statement_of(
     sa.select(*_heads)
     .where(
         _in.recurrence.is_not(None),
@@ -73,14 +73,14 @@ RECURRING_SETTLED = prepared(
 
 #: Settles a message if it is unchanged since it was read, even one with an unknown status. Does not return the content,
 #: which may be damaged.
-SETTLE = prepared(
+SETTLE = statement_of(
     sa.update(models.MESSAGES_IN)
     .where(_this, _unsettled, _in.tries.is_not_distinct_from(bind("tries", _in.tries)))
     .values(**{name: bind(name, _in[name]) for name in ("status", "settled_at", "outcome", "error")})
     .returning(*_heads),
     Head,
 )
-RETRY = prepared(
+RETRY = statement_of(
     sa.update(models.MESSAGES_IN)
     .where(_this, _in.status == constant("failed"))
     .values(
@@ -97,7 +97,7 @@ RETRY = prepared(
     MessageIn,
 )
 #: Frees a claimed message for another try, unless somebody has freed it meanwhile.
-RELEASE = prepared(
+RELEASE = statement_of(
     sa.update(models.MESSAGES_IN)
     .where(
         _this,
@@ -107,7 +107,7 @@ RELEASE = prepared(
     )
     .values(**{name: bind(name, _in[name]) for name in ("tries", "process_after", "released_at", "error")})
 )
-STOP_RECURRING = prepared(
+STOP_RECURRING = statement_of(
     sa.update(models.MESSAGES_IN)
     .where(
         _in.series_id == bind("series_id", _in.series_id),
@@ -119,9 +119,9 @@ STOP_RECURRING = prepared(
 _of_series = sa.select(*_whole).where(_in.series_id == bind("series_id", _in.series_id))
 _of_series = _of_series.order_by(_in.seq.desc()).limit(number(1))
 #: These give the texts as they are stored, as `GET_ROW`.
-LIVE_OF_SERIES, LAST_OF_SERIES = prepared(_of_series.where(_live)), prepared(_of_series)
+LIVE_OF_SERIES, LAST_OF_SERIES = statement_of(_of_series.where(_live)), statement_of(_of_series)
 #: Ids and tries of context that is not kept.
-EXPIRED: Statement[tuple[str, int | None]] = prepared(
+EXPIRED: Statement[tuple[str, int | None]] = statement_of(
     sa.select(_in.id, _in.tries)
     .where(_in.status == constant("pending"), _in.trigger == number(0))
     .order_by(_in.seq.desc())
@@ -130,7 +130,7 @@ EXPIRED: Statement[tuple[str, int | None]] = prepared(
     tuple,
 )
 #: Session and number of the newest message from a peer that names the session which sent it.
-RETURN_PATH = prepared(
+RETURN_PATH = statement_of(
     sa.select(_in.source_session_id)
     .where(
         _in.platform_id == bind("peer", _in.platform_id),
@@ -140,25 +140,25 @@ RETURN_PATH = prepared(
     .order_by(_in.seq.desc())
     .limit(number(1))
 )
-ATTEMPT = prepared(sa.select(*_try).where(_try.message_out_id == bind("id", _try.message_out_id)), Attempt)
+ATTEMPT = statement_of(sa.select(*_try).where(_try.message_out_id == bind("id", _try.message_out_id)), Attempt)
 _put = insert(models.ATTEMPTS).values(**{column.name: bind(column.name, column) for column in _try})
-PUT_ATTEMPT = prepared(
+PUT_ATTEMPT = statement_of(
     _put.on_conflict_do_update(
         index_elements=[_try.message_out_id],
         set_={column.name: _put.excluded[column.name] for column in _try if not column.primary_key},
     )
 )
-DROP_ATTEMPT = prepared(sa.delete(models.ATTEMPTS).where(_try.message_out_id == bind("id", _try.message_out_id)))
-DELIVERED = prepared(sa.select(*_receipt).where(_done.message_out_id == bind("id", _done.message_out_id)), Delivery)
+DROP_ATTEMPT = statement_of(sa.delete(models.ATTEMPTS).where(_try.message_out_id == bind("id", _try.message_out_id)))
+DELIVERED = statement_of(sa.select(*_receipt).where(_done.message_out_id == bind("id", _done.message_out_id)), Delivery)
 #: The first outcome stays.
-PUT_DELIVERED = prepared(
+PUT_DELIVERED = statement_of(
     insert(models.DELIVERED)
     .values(**{column.name: bind(column.name, column) for column in _done})
     .on_conflict_do_nothing(index_elements=[_done.message_out_id])
     .returning(*_receipt),
     Delivery,
 )
-DROP_FAILED = prepared(
+DROP_FAILED = statement_of(
     sa.delete(models.DELIVERED)
     .where(_done.message_out_id == bind("id", _done.message_out_id), _done.status != constant("delivered"))
     .returning(*_receipt),
@@ -172,26 +172,26 @@ LIST_FAILED = Listing(
     row=Delivery,
 )
 _to, _default = models.DESTINATIONS.c, models.SESSION_ROUTING.c
-CLEAR_DESTINATIONS = prepared(sa.delete(models.DESTINATIONS))
-INSERT_DESTINATION = prepared(
+CLEAR_DESTINATIONS = statement_of(sa.delete(models.DESTINATIONS))
+INSERT_DESTINATION = statement_of(
     insert(models.DESTINATIONS).values(**{column.name: bind(column.name, column) for column in _to})
 )
-ALL_DESTINATIONS = prepared(
+ALL_DESTINATIONS = statement_of(
     sa.select(*every_column_of(Destination, models.DESTINATIONS)).order_by(_to.name), Destination
 )
 _ROUTE = ("channel_type", "platform_id", "thread_id")
 _put_default = insert(models.SESSION_ROUTING).values(
     id=number(1), **{name: bind(name, _default[name]) for name in _ROUTE}
 )
-PUT_DEFAULT = prepared(
+PUT_DEFAULT = statement_of(
     _put_default.on_conflict_do_update(
         index_elements=[_default.id], set_={name: _put_default.excluded[name] for name in _ROUTE}
     )
 )
-GET_DEFAULT: Statement[tuple[str | None, str | None, str | None]] = prepared(
+GET_DEFAULT: Statement[tuple[str | None, str | None, str | None]] = statement_of(
     sa.select(_default.channel_type, _default.platform_id, _default.thread_id), tuple
 )
-IS_DESTINATION = prepared(
+IS_DESTINATION = statement_of(
     sa.select(_to.name)
     .where(
         sa.or_(
@@ -209,7 +209,7 @@ IS_DESTINATION = prepared(
 )
 
 _CHANGED = ("status", "content", "process_after", "recurrence", "timezone", "outcome", "settled_at")
-CHANGE_TASK = prepared(
+CHANGE_TASK = statement_of(
     sa.update(models.MESSAGES_IN)
     .where(_this)
     .values(**{name: bind(name, _in[name]) for name in _CHANGED})

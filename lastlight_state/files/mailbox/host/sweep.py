@@ -38,21 +38,21 @@ class HostSweep(MailboxPart):
         Reads first, and takes no write lock if there is nothing to settle. Messages that were acknowledged with an
         unknown word are counted; `release` fails them.
         """
-        return self._synced(None)
+        return self._sync_acks(None)
 
     def advance(self) -> AdvanceReport:
         """Store the next occurrence of each series whose last one was settled by another program.
 
         Reports series whose pattern or zone cannot be parsed. They do not delay the others.
         """
-        if not self._reading(lambda unit: _stalled(unit, self)):
+        if not self._reading(lambda unit: _stalled_messages(unit, self)):
             return AdvanceReport()
         now = self._now()
-        return self._writing(lambda unit: self._advanced(unit, now))
+        return self._writing(lambda unit: self._advance_series(unit, now))
 
     def claims(self) -> list[Claim]:
         """Return the messages that the agent has claimed and is working on."""
-        return [_claim(head, ack) for head, ack in self._both(standing.held)]
+        return [_claim(head, ack) for head, ack in self._view_both(standing.live_claims)]
 
     def assess(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> Assessment:
         """Return the advice for the host about the agent. ``agent_started_at`` is None if the agent is not running.
@@ -61,7 +61,7 @@ class HostSweep(MailboxPart):
         """
         started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
         rule, now = queries.policy(policy), self._now()
-        found = self._both(lambda both: standing.signals(both, now, standing.held(both)))
+        found = self._view_both(lambda both: standing.signals(both, now, standing.live_claims(both)))
         return found.assessment(self._pair.place, started, rule, now)
 
     def release(self, *, reason: str, policy: StalePolicy = DEFAULT_POLICY) -> ReleaseReport:
@@ -72,11 +72,11 @@ class HostSweep(MailboxPart):
         """
         text, now = queries.error_text(reason), self._now()
         queries.policy(policy)
-        held, strange = self._both(lambda both: (standing.held(both), words.acknowledged(both)))
+        held, strange = self._view_both(lambda both: (standing.live_claims(both), words.unknown_acks(both)))
         held = [found for found in held if found[0].status == "pending"]
         if not held and not strange:
             return ReleaseReport()
-        done = self._writing(lambda unit: self._released(unit, held, strange, text, now))
+        done = self._writing(lambda unit: self._release_claims(unit, held, strange, text, now))
         self._metrics.count("mailbox_retried", done.released)
         return done
 
@@ -89,17 +89,17 @@ class HostSweep(MailboxPart):
         if rule.max_context is None:
             return 0
         values = {"kept": rule.max_context}
-        if not self._reading(lambda unit: unit.sound(sql.EXPIRED, values)[0]):
+        if not self._reading(lambda unit: unit.readable_rows(sql.EXPIRED, values)[0]):
             return 0
         now = iso_text(self._now())
-        return self._writing(lambda unit: _expired(unit, values, now))
+        return self._writing(lambda unit: _expire_messages(unit, values, now))
 
     def tidy(self) -> int:
         """Delete folders of attachments that have no message and are older than an hour. Returns their number."""
         found = creation.old_folders(self._pair.place.path, self._now() - standing.LEFT_AFTER)
         if not found:
             return 0
-        known = self._reading(lambda unit: messages.HEADS_BY_ID.keyed(unit, found))
+        known = self._reading(lambda unit: messages.HEADS_BY_ID.rows_by_key(unit, found))
         kept = {head.id for head in known}
         return sum(creation.remove_leftover(self._pair.place.path, name) for name in found if name not in kept)
 
@@ -136,21 +136,21 @@ class HostSweep(MailboxPart):
     ) -> Quiet | None:
         """Return the facts of a snapshot, or None if messages must be settled, stored or expired."""
         settling, strange, ignored = _settlings(both)
-        if settling or strange or _stalled(unit, self):
+        if settling or strange or _stalled_messages(unit, self):
             return None
-        if policy.max_context is not None and unit.sound(sql.EXPIRED, {"kept": policy.max_context})[0]:
+        if policy.max_context is not None and unit.readable_rows(sql.EXPIRED, {"kept": policy.max_context})[0]:
             return None
-        held = standing.held(both)
+        held = standing.live_claims(both)
         return Quiet(
             sync=SyncReport(ignored=ignored),
             holds=any(head.status == "pending" for head, _ in held),
-            kept=frozenset(head.id for head in messages.HEADS_BY_ID.keyed(unit, old)) if old else frozenset(),
+            kept=frozenset(head.id for head in messages.HEADS_BY_ID.rows_by_key(unit, old)) if old else frozenset(),
             signals=standing.signals(both, now, held),
         )
 
     def _stepwise(self, started: datetime | None, policy: StalePolicy) -> SweepReport:
         place = self._pair.place
-        steps: dict[str, Callable[[], Any]] = {"sync": lambda: self._synced(started), "advance": self.advance}
+        steps: dict[str, Callable[[], Any]] = {"sync": lambda: self._sync_acks(started), "advance": self.advance}
         if started is None:
             steps["release"] = lambda: self.release(reason="the agent is not running", policy=policy)
         steps["expired"] = lambda: self.expire(policy=policy)
@@ -167,26 +167,26 @@ class HostSweep(MailboxPart):
                     break  # its time limit is reached
         return SweepReport(group=place.group, session=place.session, errors=tuple(errors), **done)
 
-    def _synced(self, started: datetime | None) -> SyncReport:
+    def _sync_acks(self, started: datetime | None) -> SyncReport:
         """Settle acknowledged messages. An unknown word from an agent that ran before ``started`` fails the message."""
-        found, strange, ignored = self._both(_settlings)
+        found, strange, ignored = self._view_both(_settlings)
         gone = [one for one in strange if started is not None and _is_before(one, started)]
         report = SyncReport(ignored=ignored, unknown=len(strange))
-        settling = [*found, *map(_failing, gone)]
+        settling = [*found, *map(_failed_settling, gone)]
         if not settling:
             return report
         now = self._now()
-        done = self._writing(lambda unit: self._settled(unit, settling, now))
+        done = self._writing(lambda unit: self._settle_messages(unit, settling, now))
         return done.model_copy(update={"ignored": ignored, "unknown": len(strange)})
 
-    def _settled(self, unit: Unit, found: list[_Settling], now: datetime) -> SyncReport:
+    def _settle_messages(self, unit: Unit, found: list[_Settling], now: datetime) -> SyncReport:
         counts = {"completed": 0, "failed": 0, "successors": 0}
         unreadable: list[str] = []
         for head, status, error in found:
             before = unit.row(sql.HEAD_OF, {"id": head.id})
             if before is None or (before.seq, before.tries) != (head.seq, head.tries):
                 continue
-            settled = unit.row(sql.SETTLE, _settling(head, status, error, now))
+            settled = unit.row(sql.SETTLE, _settle_values(head, status, error, now))
             if settled is None:
                 continue
             counts[status] += 1
@@ -196,9 +196,9 @@ class HostSweep(MailboxPart):
                 unreadable.append(settled.id)
         return SyncReport(**counts, unreadable_series=tuple(unreadable))
 
-    def _advanced(self, unit: Unit, now: datetime) -> AdvanceReport:
+    def _advance_series(self, unit: Unit, now: datetime) -> AdvanceReport:
         stored, unreadable = 0, []
-        for head in _stalled(unit, self):
+        for head in _stalled_messages(unit, self):
             settled = unit.row(sql.HEAD_OF, {"id": head.id})
             if settled is None or settled.recurrence is None:
                 continue  # followed with another one of its series
@@ -208,11 +208,11 @@ class HostSweep(MailboxPart):
                 unreadable.append(head.id)
         return AdvanceReport(successors=stored, unreadable_series=tuple(unreadable))
 
-    def _released(
+    def _release_claims(
         self, unit: Unit, held: list[Held], strange: list[AcknowledgedAs], reason: str, now: datetime
     ) -> ReleaseReport:
         released = exhausted = 0
-        unknown = self._settled(unit, [*map(_failing, strange)], now).failed
+        unknown = self._settle_messages(unit, [*map(_failed_settling, strange)], now).failed
         for head, ack in held:
             tries, base = head.tries or 0, head.tries_base or 0
             if tries - base >= models.MOST_TRIES:
@@ -236,7 +236,7 @@ class HostSweep(MailboxPart):
         before = unit.row(sql.HEAD_OF, {"id": head.id})
         if before is None or (before.seq, before.status) != (head.seq, "pending"):
             return False
-        settled = unit.row(sql.SETTLE, {**_settling(head, "failed", reason, now), "outcome": models.EXHAUSTED})
+        settled = unit.row(sql.SETTLE, {**_settle_values(head, "failed", reason, now), "outcome": models.EXHAUSTED})
         if settled is not None:
             series.follow(unit, self._pair, settled, now)
         return settled is not None
@@ -244,28 +244,30 @@ class HostSweep(MailboxPart):
 
 def _live(both: BothFiles) -> Iterator[Head]:
     """Return all messages that are not settled."""
-    return chain(messages.triggers(both), messages.context(both), messages.paused(both), messages.unknown(both))
+    return chain(
+        messages.triggers(both), messages.context(both), messages.paused_messages(both), messages.unknown(both)
+    )
 
 
 def _settlings(both: BothFiles) -> tuple[list[_Settling], list[AcknowledgedAs], int]:
     """Return the messages to settle, those with unknown words, and how many acknowledgements have no message."""
     heads = list(_live(both))
-    found = messages.acknowledged(both, heads)
+    found = messages.acks_by_id(both, heads)
     settlings = [
         (head, status, ack.error if status == "failed" else None)
         for head in heads
         if (ack := found.get(head.id)) is not None and (status := messages.settles(ack, head)) is not None
     ]
-    return settlings, words.acknowledged(both), _unknown(both)
+    return settlings, words.unknown_acks(both), _unknown(both)
 
 
 def _unknown(both: BothFiles) -> int:
     """Return how many acknowledgements, of at most 500, name no message."""
     ids = [message_id for (message_id,) in both.rows(messages.SETTLING)]
-    return len(ids) - len(both.keyed(messages.HEADS_BY_ID, ids))
+    return len(ids) - len(both.rows_by_key(messages.HEADS_BY_ID, ids))
 
 
-def _failing(found: AcknowledgedAs) -> _Settling:
+def _failed_settling(found: AcknowledgedAs) -> _Settling:
     return found.head, "failed", found.error
 
 
@@ -275,7 +277,7 @@ def _is_before(found: AcknowledgedAs, started: datetime) -> bool:
     return moment is not None and moment < started
 
 
-def _settling(head: Head, status: str, error: str | None, now: datetime) -> Values:
+def _settle_values(head: Head, status: str, error: str | None, now: datetime) -> Values:
     return {
         "id": head.id,
         "tries": head.tries,
@@ -286,11 +288,11 @@ def _settling(head: Head, status: str, error: str | None, now: datetime) -> Valu
     }
 
 
-def _stalled(unit: Unit, room: MailboxPart) -> list[Head]:
+def _stalled_messages(unit: Unit, room: MailboxPart) -> list[Head]:
     """Return settled messages that recur, apart from those that had failed before the file was adopted."""
     after: str | None = ""
     stalled: list[Head] = []
-    while found := unit.sound(sql.RECURRING_SETTLED, {"after": after})[0]:
+    while found := unit.readable_rows(sql.RECURRING_SETTLED, {"after": after})[0]:
         stalled += found
         after = found[-1].series_id
     if not any(head.status == "failed" for head in stalled):
@@ -299,9 +301,9 @@ def _stalled(unit: Unit, room: MailboxPart) -> list[Head]:
     return [head for head in stalled if head.status != "failed" or (head.seq or 0) > adopted]
 
 
-def _expired(unit: Unit, values: Values, now: str) -> int:
+def _expire_messages(unit: Unit, values: Values, now: str) -> int:
     expired = {"status": "completed", "settled_at": now, "outcome": models.EXPIRED, "error": None}
-    rows = unit.sound(sql.EXPIRED, values)[0]
+    rows = unit.readable_rows(sql.EXPIRED, values)[0]
     return sum(unit.row(sql.SETTLE, {"id": key, "tries": tries, **expired}) is not None for key, tries in rows)
 
 

@@ -80,10 +80,10 @@ class HostTasks(MailboxPart):
             if text is not UNSET and text is not None
         }
         removed = {"script"} if script is None else set()
-        change = valid.group("when", when, WhenChange)
+        change = valid.argument_group("when", when, WhenChange)
         if not merged and not removed and change == UNCHANGED:
             raise InvalidValue("update", "must change something")
-        return self._writing(lambda unit: self._updated(unit, task_id, merged, removed, change))
+        return self._writing(lambda unit: self._update_task(unit, task_id, merged, removed, change))
 
     def pause(self, task_id: str) -> Task:
         """Pause the task until it is resumed. Pausing again does nothing. Raises as `update`."""
@@ -107,7 +107,7 @@ class HostTasks(MailboxPart):
 
     def find(self, task_id: str) -> Task | None:
         """Return the message of the task as `get` does, or None."""
-        asked = valid.sought("id", task_id)
+        asked = valid.lookup_text("id", task_id)
         found = self._viewing(lambda unit: _current(unit, asked))
         return None if found is None else Task.of(found)
 
@@ -117,23 +117,23 @@ class HostTasks(MailboxPart):
         return self._page(sql.LIST_TASKS, given, limit, page_token)
 
     def _first(self, when: When) -> When:
-        given = valid.group("when", when, When)
+        given = valid.argument_group("when", when, When)
         if given.recurrence is None or given.process_after is not None:
             return given
         zone = self._settings.mailbox_timezone if given.timezone is None else given.timezone
         return replace(given, process_after=cron.next_after(given.recurrence, zone, self._now()))
 
     def _changed_to(self, task_id: str, **values: Any) -> Task:
-        asked = valid.sought("id", task_id)
+        asked = valid.lookup_text("id", task_id)
         return self._writing(lambda unit: _change(unit, _live(unit, asked), values))
 
-    def _updated(
+    def _update_task(
         self, unit: Unit, task_id: str, merged: Mapping[str, str], removed: set[str], change: WhenChange
     ) -> Task:
-        found = _live(unit, valid.sought("id", task_id))
+        found = _live(unit, valid.lookup_text("id", task_id))
         values = _times(found, change)
         if merged or removed:
-            values["content"] = edited(found["content"], dict.fromkeys(removed) | dict(merged))
+            values["content"] = edit_content(found["content"], dict.fromkeys(removed) | dict(merged))
             size = len(values["content"].encode("utf-8", "surrogatepass"))
             if size > (most := self._settings.limits.message_content):
                 raise PayloadTooLarge("content", limit=most, actual=size)
@@ -187,18 +187,18 @@ _SCAN = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\n\r]*")
 
 
-def edited(text: str, change: Mapping[str, str | None]) -> str:
+def edit_content(text: str, change: Mapping[str, str | None]) -> str:
     """Return a task's content with these members of its object set, or removed if their value is None.
 
     All other members stay byte for byte. Content that is not JSON, or is a JSON text, becomes the prompt.
     """
     members = _members(text)
     parts = [spelled for name, spelled in members if name not in change]
-    parts += [f"{_spelled(name)}:{_spelled(value)}" for name, value in change.items() if value is not None]
+    parts += [f"{_json_text(name)}:{_json_text(value)}" for name, value in change.items() if value is not None]
     return "{" + ",".join(parts) + "}"
 
 
-def _spelled(text: str) -> str:
+def _json_text(text: str) -> str:
     return codec.encode_sound(text).decode()
 
 

@@ -19,40 +19,42 @@ from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.projections import Attempt, Waiting
 from lastlight_state.files.mailbox.records import MessageOutSummary
 from lastlight_state.files.mailbox.shared import messages
-from lastlight_state.files.mailbox.shared.queries import BothFiles, Columns, TolerantSelect, shown
+from lastlight_state.files.mailbox.shared.queries import BothFiles, Columns, TolerantSelect, labelled_columns
 
 #: The name of the list in its page tokens.
 _WAITING = "messages without a receipt"
 
 
-def _numbered(columns: Columns) -> sa.Select[Any]:
+def _select_numbered(columns: Columns) -> sa.Select[Any]:
     seq = columns["seq"]
-    found = sa.select(*shown(columns, *Waiting._fields)).where(seq > bind("at", seq))
+    found = sa.select(*labelled_columns(columns, *Waiting._fields)).where(seq > bind("at", seq))
     return found.order_by(seq).limit(number(messages.STEP))
 
 
-def _unnumbered(columns: Columns) -> sa.Select[Any]:
-    found = sa.select(*shown(columns, *Waiting._fields)).where(columns["seq"].is_(None))
+def _select_unnumbered(columns: Columns) -> sa.Select[Any]:
+    found = sa.select(*labelled_columns(columns, *Waiting._fields)).where(columns["seq"].is_(None))
     return found.order_by(columns["timestamp"], columns["id"])
 
 
-_NUMBERED = TolerantSelect(models.MESSAGES_OUT, _numbered, row=Waiting)
-_UNNUMBERED = TolerantSelect(models.MESSAGES_OUT, _unnumbered, row=Waiting)
+_NUMBERED = TolerantSelect(models.MESSAGES_OUT, _select_numbered, row=Waiting)
+_UNNUMBERED = TolerantSelect(models.MESSAGES_OUT, _select_unnumbered, row=Waiting)
 _ATTEMPTS = TolerantSelect(
     models.ATTEMPTS,
-    lambda columns, ids: sa.select(*shown(columns)).where(columns["message_out_id"].in_(ids)),
+    lambda columns, ids: sa.select(*labelled_columns(columns)).where(columns["message_out_id"].in_(ids)),
     listed="id",
     row=Attempt,
 )
 _SUMMARY = (*Waiting._fields, "recurrence", "thread_id")
 _SUMMARIES: TolerantSelect = TolerantSelect(
     models.MESSAGES_OUT,
-    lambda columns, ids: sa.select(*shown(columns, *_SUMMARY)).where(columns["id"].in_(ids)),
+    lambda columns, ids: sa.select(*labelled_columns(columns, *_SUMMARY)).where(columns["id"].in_(ids)),
     listed="id",
 )
 _SETTLED: TolerantSelect[tuple[str]] = TolerantSelect(
     models.IN_META,
-    lambda columns: sa.select(*shown(columns, "value")).where(columns["key"] == sa.literal_column("'settled_seq'")),
+    lambda columns: sa.select(*labelled_columns(columns, "value")).where(
+        columns["key"] == sa.literal_column("'settled_seq'")
+    ),
     row=tuple,
 )
 
@@ -64,7 +66,7 @@ class UnsettledMessage(NamedTuple):
     attempt: Attempt | None
 
 
-def unsettled(both: BothFiles) -> Iterator[UnsettledMessage]:
+def unsettled_messages(both: BothFiles) -> Iterator[UnsettledMessage]:
     """Yield all messages without a receipt, in the order in which they were written."""
     for step in steps(both, settled_seq(both)):
         for found in step:
@@ -75,9 +77,9 @@ def unsettled(both: BothFiles) -> Iterator[UnsettledMessage]:
 def page(both: BothFiles, limit: int, page_token: str | None) -> Page[MessageOutSummary]:
     """Return a page of the messages without a receipt, in the order in which they were written."""
     after = pages.key(_WAITING, page_token, (int, str, str))
-    behind = (one.head for one in unsettled(both) if after is None or _place(one.head) > tuple(after))
+    behind = (one.head for one in unsettled_messages(both) if after is None or _place(one.head) > tuple(after))
     heads = list(islice(behind, limit + 1))
-    rows = {row["id"]: row for row in both.keyed(_SUMMARIES, [head.id for head in heads[:limit]])}
+    rows = {row["id"]: row for row in both.rows_by_key(_SUMMARIES, [head.id for head in heads[:limit]])}
     items = tuple(MessageOutSummary.of(rows[head.id]) for head in heads[:limit] if head.id in rows)
     token = pages.encode_token(_WAITING, _place(heads[limit - 1])) if len(heads) > limit else None
     return Page(items=items, next_page_token=token)
@@ -87,9 +89,9 @@ def steps(both: BothFiles, at: int) -> Iterator[list[UnsettledMessage | int | No
     """Yield messages in batches. In place of a message that is settled, yield its number."""
     rest = iter(both.rows(_UNNUMBERED))
     while found := list(islice(rest, messages.STEP)):
-        yield _judged(both, found)
+        yield _judge_heads(both, found)
     while found := both.rows(_NUMBERED, {"at": at}):
-        yield _judged(both, found)
+        yield _judge_heads(both, found)
         at = found[-1].seq or at
 
 
@@ -101,12 +103,12 @@ def settled_seq(both: BothFiles) -> int:
 
 
 def _place(head: Waiting) -> tuple[int, str, str]:
-    """Return the place of a message in the order of `unsettled`."""
+    """Return the place of a message in the order of `unsettled_messages`."""
     return (0, str(head.timestamp), head.id) if head.seq is None else (head.seq, "", "")
 
 
-def _judged(both: BothFiles, heads: list[Waiting]) -> list[UnsettledMessage | int | None]:
+def _judge_heads(both: BothFiles, heads: list[Waiting]) -> list[UnsettledMessage | int | None]:
     ids = [head.id for head in heads]
-    settled = {receipt.message_out_id for receipt in both.keyed(messages.DELIVERED_BY_ID, ids)}
-    attempts = {attempt.message_out_id: attempt for attempt in both.keyed(_ATTEMPTS, ids)}
+    settled = {receipt.message_out_id for receipt in both.rows_by_key(messages.DELIVERED_BY_ID, ids)}
+    attempts = {attempt.message_out_id: attempt for attempt in both.rows_by_key(_ATTEMPTS, ids)}
     return [head.seq if head.id in settled else UnsettledMessage(head, attempts.get(head.id)) for head in heads]

@@ -22,7 +22,7 @@ from lastlight_state.backends.facts import FORBIDDEN
 from lastlight_state.backends.waiting import Deadline, Retry
 from lastlight_state.db import reconcile
 from lastlight_state.db.reconcile import PresentColumn, PresentTable
-from lastlight_state.db.rows.statements import Statement, bind, prepared
+from lastlight_state.db.rows.statements import Statement, bind, statement_of
 from lastlight_state.db.units.scope import StoreScope
 from lastlight_state.db.units.unit import Unit, Work
 from lastlight_state.errors import BackendUnavailable, Conflict, CorruptData, NotFound
@@ -44,11 +44,11 @@ _log = logging.getLogger("lastlight_state.files.mailbox")
 
 _SAVEPOINT = "lastlight_index"
 _SERIES = models.MESSAGES_IN.c.series_id
-_UNNAMED = prepared(sa.select(models.MESSAGES_IN.c.id).where(_SERIES.is_(None)).limit(sa.literal_column("1")))
-_NAME_SERIES = prepared(
+_UNNAMED = statement_of(sa.select(models.MESSAGES_IN.c.id).where(_SERIES.is_(None)).limit(sa.literal_column("1")))
+_NAME_SERIES = statement_of(
     sa.update(models.MESSAGES_IN).where(_SERIES.is_(None)).values(series_id=models.MESSAGES_IN.c.id)
 )
-_HIGHEST = prepared(
+_HIGHEST = statement_of(
     sa.select(sa.func.max(models.MESSAGES_IN.c.seq)).where(
         sa.func.typeof(models.MESSAGES_IN.c.seq) == sa.literal_column("'integer'")
     )
@@ -67,12 +67,14 @@ class ColumnFacts(NamedTuple):
 
 _KIND, _NAME = sa.column("type", sa.Text), sa.column("name", sa.Text)
 #: The tables, views and indexes of a file.
-_OBJECTS: Statement[tuple[str, str]] = prepared(sa.select(_KIND, _NAME).select_from(sa.table("sqlite_master")), tuple)
+_OBJECTS: Statement[tuple[str, str]] = statement_of(
+    sa.select(_KIND, _NAME).select_from(sa.table("sqlite_master")), tuple
+)
 _FACTS: list[sa.ColumnElement[Any]] = [
     *(_NAME, _KIND, sa.column("dflt_value", sa.Text), sa.column("pk", sa.Integer)),
     sa.column(quoted_name("notnull", quote=True), sa.Integer),
 ]
-_COLUMNS = prepared(sa.select(*_FACTS).select_from(sa.func.pragma_table_info(bind("table", _NAME))), ColumnFacts)
+_COLUMNS = statement_of(sa.select(*_FACTS).select_from(sa.func.pragma_table_info(bind("table", _NAME))), ColumnFacts)
 
 
 def is_complete(unit: Unit, declared: sa.MetaData) -> bool:
@@ -85,7 +87,7 @@ def is_complete(unit: Unit, declared: sa.MetaData) -> bool:
         if not names.issuperset(column.name for column in table.columns):
             return False
     wanted = {str(index.name) for table in declared.tables.values() for index in table.indexes} - _LOOSE
-    if not _named(unit, "index") >= wanted or queries.find(unit, declared, "layout") is None:
+    if not _names_of_kind(unit, "index") >= wanted or queries.find(unit, declared, "layout") is None:
         return False
     return declared is not models.INBOUND or unit.value(_UNNAMED) is None
 
@@ -106,9 +108,9 @@ def complete(unit: Unit, declared: sa.MetaData) -> None:
 
 def present(unit: Unit, declared: sa.MetaData) -> dict[str, PresentTable]:
     """Return the declared tables that exist in the file, with all their indexes. Reflection would omit some indexes."""
-    tables, indexes = _named(unit, "table"), frozenset(_named(unit, "index"))
+    tables, indexes = _names_of_kind(unit, "table"), frozenset(_names_of_kind(unit, "index"))
     found = {}
-    for name in declared.tables.keys() & (tables | _named(unit, "view")):
+    for name in declared.tables.keys() & (tables | _names_of_kind(unit, "view")):
         rows = unit.rows(_COLUMNS, {"table": name})
         columns = {row.name: _present(row) for row in rows}
         key = tuple(row.name for row in sorted(rows, key=lambda row: int(row.pk)) if row.pk)
@@ -121,7 +123,7 @@ def _present(row: ColumnFacts) -> PresentColumn:
     return PresentColumn(row.name, row.type.upper(), nullable=not row.notnull, has_default=has_default)
 
 
-def _named(unit: Unit, kind: str) -> set[str]:
+def _names_of_kind(unit: Unit, kind: str) -> set[str]:
     """Return the names of the tables, views or indexes of the file."""
     return {name for found, name in unit.rows(_OBJECTS) if found == kind}
 
@@ -129,16 +131,16 @@ def _named(unit: Unit, kind: str) -> set[str]:
 def _add(unit: Unit, statement: str) -> None:
     """Run a statement that adds a table, column or index. Skips a unique index that stored rows violate."""
     if not statement.startswith("CREATE UNIQUE INDEX"):
-        unit.plain(statement)
+        unit.control(statement)
         return
-    unit.plain(f"SAVEPOINT {_SAVEPOINT}")
+    unit.control(f"SAVEPOINT {_SAVEPOINT}")
     try:
-        unit.plain(statement)
+        unit.control(statement)
     except Conflict:
         unit.undo_to(_SAVEPOINT)
         _log.warning("an index is left out, because stored messages contradict it: %s", statement)
     else:
-        unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        unit.control(f"RELEASE SAVEPOINT {_SAVEPOINT}")
 
 
 #: Indexes that a file may lack, because its rows contradict them.
@@ -161,7 +163,7 @@ class OwnFile(StoreScope):
         backend = open_backend(path, _options(settings, read_only=settings.read_only))
         backend.metrics = metrics
         super().__init__(backend, Retry(metrics, settings.retry_seconds, backend.lock_seconds))
-        self.admit: Callable[[Unit], object] = _nothing
+        self.admit: Callable[[Unit], object] = _admit_all
         #: For an agent's file: the message up to which old acknowledgements were checked. None: none checked yet.
         self.tidied_to: str | None = None
         self._place = place
@@ -172,14 +174,14 @@ class OwnFile(StoreScope):
         self.is_ready = settings.read_only
 
     def once(self, work: Work[T], *, repeatable: bool = False) -> T:
-        return self.writing(work, repeatable=repeatable)
+        return self.write(work, repeatable=repeatable)
 
-    def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
-        return super().writing(lambda unit: self._admitted(unit, work), repeatable=repeatable)
+    def write(self, work: Work[T], *, repeatable: bool = False) -> T:
+        return super().write(lambda unit: self._admit_and_run(unit, work), repeatable=repeatable)
 
-    def beginning(self, mode: Mode, label: str | None = None) -> Checkout:
+    def open_checkout(self, mode: Mode, label: str | None = None) -> Checkout:
         self.make_ready()
-        return super().beginning(mode, label)
+        return super().open_checkout(mode, label)
 
     def make_ready(self) -> None:
         """Add the tables and columns that the file lacks.
@@ -203,7 +205,7 @@ class OwnFile(StoreScope):
             self.make_ready()
             return super()._run(mode, work, repeatable=repeatable, shares=shares)
 
-    def _admitted(self, unit: Unit, work: Work[T]) -> T:
+    def _admit_and_run(self, unit: Unit, work: Work[T]) -> T:
         self.admit(unit)
         return work(unit)
 
@@ -227,7 +229,7 @@ class OtherFile:
         if not is_regular(self._path):
             raise NotFound(MAILBOX, self._place.key, reason=f"it has no {self._path.name}")
         try:
-            return self.scope.viewing(lambda unit: work(OtherSide(unit)))
+            return self.scope.view(lambda unit: work(OtherSide(unit)))
         except BackendUnavailable as error:
             raise unsound(error, self._place, self._path) from error
 
@@ -273,5 +275,5 @@ def _options(settings: Settings, *, read_only: bool) -> Options:
     )
 
 
-def _nothing(unit: Unit) -> None:
+def _admit_all(unit: Unit) -> None:
     """Admit every unit, without any check."""

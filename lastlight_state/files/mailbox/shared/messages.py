@@ -18,7 +18,7 @@ from lastlight_state.files.mailbox.models import MESSAGE, instant
 from lastlight_state.files.mailbox.projections import Ack, Head
 from lastlight_state.files.mailbox.records import Delivery, Destination, MessageIn, MessageOut, MessageRef
 from lastlight_state.files.mailbox.shared.idle import Horizon
-from lastlight_state.files.mailbox.shared.queries import BothFiles, Columns, TolerantSelect, shown
+from lastlight_state.files.mailbox.shared.queries import BothFiles, Columns, TolerantSelect, labelled_columns
 
 # The meaning of an acknowledgement for a message, and the statements that find acknowledgements.
 #
@@ -28,20 +28,20 @@ from lastlight_state.files.mailbox.shared.queries import BothFiles, Columns, Tol
 #: The acknowledgements of these messages.
 OF_MESSAGES = TolerantSelect(
     models.ACKS,
-    lambda columns, ids: sa.select(*shown(columns)).where(columns["message_id"].in_(ids)),
+    lambda columns, ids: sa.select(*labelled_columns(columns)).where(columns["message_id"].in_(ids)),
     listed="id",
     row=Ack,
 )
 PROCESSING = TolerantSelect(
     models.ACKS,
-    lambda columns: sa.select(*shown(columns)).where(columns["status"] == sa.literal_column("'processing'")),
+    lambda columns: sa.select(*labelled_columns(columns)).where(columns["status"] == sa.literal_column("'processing'")),
     row=Ack,
 )
 #: Acknowledgements that settle messages, at most 500 of them.
 SETTLING: TolerantSelect[tuple[str]] = TolerantSelect(
     models.ACKS,
     lambda columns: (
-        sa.select(*shown(columns, "message_id"))
+        sa.select(*labelled_columns(columns, "message_id"))
         .where(columns["status"] != sa.literal_column("'processing'"))
         .limit(sa.literal_column("500"))
     ),
@@ -79,67 +79,77 @@ HEAD = Head._fields
 STEP = 200
 
 
-def _keyed(table: sa.Table, key: str, row: type[RowT]) -> TolerantSelect[RowT]:
+def _select_by_key(table: sa.Table, key: str, row: type[RowT]) -> TolerantSelect[RowT]:
     return TolerantSelect(
-        table, lambda columns, values: sa.select(*shown(columns)).where(columns[key].in_(values)), listed=key, row=row
+        table,
+        lambda columns, values: sa.select(*labelled_columns(columns)).where(columns[key].in_(values)),
+        listed=key,
+        row=row,
     )
 
 
-IN_BY_ID, IN_BY_SEQ = _keyed(models.MESSAGES_IN, "id", MessageIn), _keyed(models.MESSAGES_IN, "seq", MessageIn)
-OUT_BY_ID, OUT_BY_SEQ = (
-    _keyed(models.MESSAGES_OUT, "id", MessageOut),
-    _keyed(models.MESSAGES_OUT, "seq", MessageOut),
+IN_BY_ID, IN_BY_SEQ = (
+    _select_by_key(models.MESSAGES_IN, "id", MessageIn),
+    _select_by_key(models.MESSAGES_IN, "seq", MessageIn),
 )
-DELIVERED_BY_ID = _keyed(models.DELIVERED, "message_out_id", Delivery)
-DESTINATION_BY_NAME = _keyed(models.DESTINATIONS, "name", Destination)
+OUT_BY_ID, OUT_BY_SEQ = (
+    _select_by_key(models.MESSAGES_OUT, "id", MessageOut),
+    _select_by_key(models.MESSAGES_OUT, "seq", MessageOut),
+)
+DELIVERED_BY_ID = _select_by_key(models.DELIVERED, "message_out_id", Delivery)
+DESTINATION_BY_NAME = _select_by_key(models.DESTINATIONS, "name", Destination)
 HEADS_BY_ID = TolerantSelect(
     models.MESSAGES_IN,
-    lambda columns, ids: sa.select(*shown(columns, *HEAD)).where(columns["id"].in_(ids)),
+    lambda columns, ids: sa.select(*labelled_columns(columns, *HEAD)).where(columns["id"].in_(ids)),
     listed="id",
     row=Head,
 )
 
 
-def _pending(columns: Columns, trigger: int) -> sa.ColumnElement[bool]:
+def _is_pending(columns: Columns, trigger: int) -> sa.ColumnElement[bool]:
     return sa.and_(columns["status"] == constant("pending"), columns["trigger"] == number(trigger))
 
 
-def _unnumbered(trigger: int) -> TolerantSelect[Head]:
+def _unnumbered_select(trigger: int) -> TolerantSelect[Head]:
     def make(columns: Columns) -> sa.Select[Any]:
-        found = sa.select(*shown(columns, *HEAD)).where(_pending(columns, trigger), columns["seq"].is_(None))
+        found = sa.select(*labelled_columns(columns, *HEAD)).where(
+            _is_pending(columns, trigger), columns["seq"].is_(None)
+        )
         return found.order_by(columns["timestamp"], columns["id"]).limit(number(STEP))
 
     return TolerantSelect(models.MESSAGES_IN, make, row=Head)
 
 
-def _numbered(trigger: int, *, newest_first: bool) -> TolerantSelect[Head]:
+def _numbered_select(trigger: int, *, newest_first: bool) -> TolerantSelect[Head]:
     def make(columns: Columns) -> sa.Select[Any]:
         seq = columns["seq"]
         at = bind("at", seq)
         beyond = seq < at if newest_first else seq > at
-        found = sa.select(*shown(columns, *HEAD)).where(_pending(columns, trigger), beyond)
+        found = sa.select(*labelled_columns(columns, *HEAD)).where(_is_pending(columns, trigger), beyond)
         return found.order_by(seq.desc() if newest_first else seq).limit(number(STEP))
 
     return TolerantSelect(models.MESSAGES_IN, make, row=Head)
 
 
-_TRIGGERS, _CONTEXT = _numbered(1, newest_first=False), _numbered(0, newest_first=True)
-_UNNUMBERED_TRIGGERS, _UNNUMBERED_CONTEXT = _unnumbered(1), _unnumbered(0)
+_TRIGGERS, _CONTEXT = _numbered_select(1, newest_first=False), _numbered_select(0, newest_first=True)
+_UNNUMBERED_TRIGGERS, _UNNUMBERED_CONTEXT = _unnumbered_select(1), _unnumbered_select(0)
 _GREATEST = 2**63 - 1
 
 
-def _paused(columns: Columns) -> sa.Select[Any]:
+def _select_paused(columns: Columns) -> sa.Select[Any]:
     at = bind("at", columns["id"])
-    found = sa.select(*shown(columns, *HEAD)).where(columns["status"] == constant("paused"), columns["id"] > at)
+    found = sa.select(*labelled_columns(columns, *HEAD)).where(
+        columns["status"] == constant("paused"), columns["id"] > at
+    )
     return found.order_by(columns["id"]).limit(number(STEP))
 
 
-_PAUSED = TolerantSelect(models.MESSAGES_IN, _paused, row=Head)
+_PAUSED = TolerantSelect(models.MESSAGES_IN, _select_paused, row=Head)
 
 
 def _unknown(columns: Columns) -> sa.Select[Any]:
     is_unknown = models.unknown_word(columns["status"], models.STATUSES)
-    found = sa.select(*shown(columns, *HEAD)).where(is_unknown, columns["id"] > bind("at", columns["id"]))
+    found = sa.select(*labelled_columns(columns, *HEAD)).where(is_unknown, columns["id"] > bind("at", columns["id"]))
     return found.order_by(columns["id"]).limit(number(STEP))
 
 
@@ -158,7 +168,7 @@ def context(both: BothFiles) -> Iterator[Head]:
     yield from reversed(both.rows(_UNNUMBERED_CONTEXT))
 
 
-def paused(both: BothFiles) -> Iterator[Head]:
+def paused_messages(both: BothFiles) -> Iterator[Head]:
     """Return paused messages, in the order of their ids."""
     return _walk(both, _PAUSED, "", key="id")
 
@@ -207,19 +217,19 @@ def open_to(poll: Poll, both: BothFiles, heads: Iterable[Head]) -> Iterator[Head
     rest = iter(heads)
     while step := list(islice(rest, STEP)):
         admitted = [head for head in step if poll.admits(head)]
-        found = acknowledged(both, admitted)
+        found = acks_by_id(both, admitted)
         yield from (head for head in admitted if not is_live(found.get(head.id), head))
 
 
-def acknowledged(both: BothFiles, heads: Iterable[Head]) -> dict[str, Ack]:
+def acks_by_id(both: BothFiles, heads: Iterable[Head]) -> dict[str, Ack]:
     """Return the acknowledgements of these messages, by id."""
-    return {ack.message_id: ack for ack in both.keyed(OF_MESSAGES, [head.id for head in heads])}
+    return {ack.message_id: ack for ack in both.rows_by_key(OF_MESSAGES, [head.id for head in heads])}
 
 
 # Messages by number. The number's parity alone decides which file has the message.
 
 
-def checked(seq: Any) -> int:
+def check_seq(seq: Any) -> int:
     """Check a caller's message number, and return it."""
     return valid.number("seq", seq, least=1, most=models.GREATEST)
 
@@ -243,15 +253,15 @@ def platform_id(message: MessageIn, group: str) -> str:
 
 
 def _inbound(seq: int, group: str, both: BothFiles) -> MessageRef | None:
-    found = both.keyed(IN_BY_SEQ, [seq])
+    found = both.rows_by_key(IN_BY_SEQ, [seq])
     return _reference(found[0], seq, "host", platform_id(found[0], group), None) if found else None
 
 
 def _outbound(seq: int, both: BothFiles) -> MessageRef | None:
-    found = both.keyed(OUT_BY_SEQ, [seq])
+    found = both.rows_by_key(OUT_BY_SEQ, [seq])
     if not found:
         return None
-    receipt = next(iter(both.keyed(DELIVERED_BY_ID, [found[0].id])), None)
+    receipt = next(iter(both.rows_by_key(DELIVERED_BY_ID, [found[0].id])), None)
     if receipt is None:
         return _reference(found[0], seq, "agent", None, "pending")
     return _reference(found[0], seq, "agent", receipt.platform_message_id, receipt.status)

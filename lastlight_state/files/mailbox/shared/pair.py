@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import sqlalchemy as sa
 
 from lastlight_state.backends.base import Mode
-from lastlight_state.clock import Clock, kept
+from lastlight_state.clock import Clock, checked_clock
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.rows.statements import constant
@@ -58,7 +58,7 @@ _MESSAGES = tuple(_rows(table) for table in (models.MESSAGES_IN, models.MESSAGES
 _RECEIPTS = _rows(models.DELIVERED)
 
 
-def stored(both: BothFiles) -> tuple[int, int]:
+def stored_counts(both: BothFiles) -> tuple[int, int]:
     """Return the number of stored messages, and the number of receipts."""
     return sum(_number(both, reading) for reading in _MESSAGES), _number(both, _RECEIPTS)
 
@@ -70,14 +70,14 @@ def status(both: BothFiles, now: datetime) -> MailboxStatus:
     """
     poll = Poll(now, models.MOST_POLLED, frozenset({"system"}))
     claimed = {ack.message_id: ack for ack in both.rows(messages.PROCESSING)}
-    heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
+    heads = both.rows_by_key(messages.HEADS_BY_ID, list(claimed))
     return MailboxStatus(
         pending=_number(both, _PENDING),
         due=sum(1 for _ in messages.open_to(poll, both, messages.triggers(both))),
         claimed=sum(messages.is_live(claimed[head.id], head) for head in heads if head.status not in models.ENDED),
         paused=_number(both, _PAUSED),
         failed=_number(both, _FAILED),
-        undelivered=sum(1 for _ in deliveries.unsettled(both)),
+        undelivered=sum(1 for _ in deliveries.unsettled_messages(both)),
         undeliverable=_number(both, _UNDELIVERABLE),
         unknown_words=words.count(both),
     )
@@ -178,7 +178,7 @@ class Pair:
         self.undo: list[Any] | None = None
 
     @classmethod
-    def opened(
+    def open_side(
         cls,
         side: Side,
         place: Place,
@@ -192,7 +192,7 @@ class Pair:
         ``idle`` holds cached answers of this side's earlier calls.
         """
         place.refuse_missing()
-        pair = cls(side, place, settings or Settings(), kept(clock), metrics or Metrics(), idle)
+        pair = cls(side, place, settings or Settings(), checked_clock(clock), metrics or Metrics(), idle)
         look = pair.idle.look("is complete")
         if look.answer is None:
             pair.own.make_ready()
@@ -225,7 +225,7 @@ class MailboxPart(Repository):
         self._pair = pair
         self._look = pair.other.look
 
-    def _both(self, work: Callable[[BothFiles], T]) -> T:
+    def _view_both(self, work: Callable[[BothFiles], T]) -> T:
         """Call ``work`` with a snapshot of both files."""
         return self._viewing(lambda unit: self._beside(unit, work))
 
@@ -240,7 +240,7 @@ class Mailbox:
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
 
-    def _made(self, kind: type[Any], name: str) -> Any:
+    def _make_part(self, kind: type[Any], name: str) -> Any:
         return kind(self._pair)
 
     @property
@@ -269,15 +269,15 @@ class Mailbox:
     def status(self) -> MailboxStatus:
         """Return the numbers of pending messages, from a snapshot of each file."""
         now = self._pair.clock.now()
-        return MailboxPart(self._pair)._both(lambda both: status(both, now))
+        return MailboxPart(self._pair)._view_both(lambda both: status(both, now))
 
     def verify(self) -> list[Finding]:
         """Return the rows that violate the rules of the files. Such rows do not prevent sending or reading."""
-        return MailboxPart(self._pair)._both(lambda both: list(findings(both)))
+        return MailboxPart(self._pair)._view_both(lambda both: list(findings(both)))
 
-    def _stored(self) -> tuple[int, int]:
+    def _stored_counts(self) -> tuple[int, int]:
         """Return the numbers of stored messages and receipts."""
-        return MailboxPart(self._pair)._both(stored)
+        return MailboxPart(self._pair)._view_both(stored_counts)
 
     def _strict(self) -> Self:
         """Return this mailbox. Raises `CorruptData` if rows of its files violate the rules."""
@@ -295,7 +295,7 @@ class Mailbox:
         own = self._pair.own
         if self._pair.undo is not None or own.inside_block():
             raise NestedTransaction("inside a transaction's block of this mailbox: call the mailbox that it gave")
-        with own.beginning(Mode.WRITE) as checkout, own.inside():
+        with own.open_checkout(Mode.WRITE) as checkout, own.inside():
             unit = Unit(own.backend, checkout)
             scope = TransactionScope(unit, own.metrics)
             pair = self._pair.within(scope)

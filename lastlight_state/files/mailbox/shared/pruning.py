@@ -17,7 +17,7 @@ from lastlight_state.files.mailbox.projections import Head
 from lastlight_state.files.mailbox.records import MessageOut
 from lastlight_state.files.mailbox.shared import queries
 from lastlight_state.files.mailbox.shared.pair import MailboxPart, Pair
-from lastlight_state.files.mailbox.shared.queries import BothFiles, Columns, TolerantSelect, shown
+from lastlight_state.files.mailbox.shared.queries import BothFiles, Columns, TolerantSelect, labelled_columns
 
 # The next number of a message: above all numbers in both files, and above all that this side ever gave.
 #
@@ -33,7 +33,12 @@ def _highest(columns: Columns) -> sa.Select[Any]:
     seq = columns["seq"]
     whole = sa.func.typeof(seq) == sa.literal_column("'integer'")
     within = seq <= sa.literal_column(str(models.GREATEST))
-    return sa.select(*shown(columns, "seq")).where(within, whole).order_by(seq.desc()).limit(sa.literal_column("1"))
+    return (
+        sa.select(*labelled_columns(columns, "seq"))
+        .where(within, whole)
+        .order_by(seq.desc())
+        .limit(sa.literal_column("1"))
+    )
 
 
 _OF: dict[str, TolerantSelect[tuple[int]]] = {
@@ -119,7 +124,7 @@ def content_size(columns: Any) -> sa.ColumnElement[int]:
     return sa.func.length(sa.cast(columns.content, sa.LargeBinary)).label("size")
 
 
-def sized(pair: Pair, box: str, rows: Sequence[Row]) -> list[Row]:
+def with_sizes(pair: Pair, box: str, rows: Sequence[Row]) -> list[Row]:
     """Return the messages, each with the total ``size`` of its content and files."""
     place = pair.place.path
     return [
@@ -138,12 +143,12 @@ def clear_later(
     """Delete the folders of messages after the commit. A folder stays if another message has taken its id by then."""
 
     def clear(later: Unit) -> None:
-        taken = {head.id for head in heads.keyed(later, ids)}
+        taken = {head.id for head in heads.rows_by_key(later, ids)}
         for message_id in ids:
             if message_id not in taken:
                 attachments.clear(attachments.folder(pair.place.path, box, message_id), staged=False)
 
-    unit.after_commit(lambda: pair.own.writing(clear))
+    unit.after_commit(lambda: pair.own.write(clear))
 
 
 def is_before(text: str | None, before: datetime) -> bool:

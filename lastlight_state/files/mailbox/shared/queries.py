@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
-from lastlight_state.db.rows.statements import Family, RowT, Statement, bind, prepared
+from lastlight_state.db.rows.statements import Family, RowT, Statement, bind, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, InvalidValue
 from lastlight_state.files.mailbox import models
@@ -32,8 +32,8 @@ def _statements(table: sa.Table) -> tuple[Statement, Statement]:
     key, value = bind("key", table.c.key), bind("value", table.c.value)
     put = insert(table).values(key=key, value=value)
     return (
-        prepared(sa.select(table.c.value).where(table.c.key == key)),
-        prepared(put.on_conflict_do_update(index_elements=[table.c.key], set_={"value": put.excluded.value})),
+        statement_of(sa.select(table.c.value).where(table.c.key == key)),
+        statement_of(put.on_conflict_do_update(index_elements=[table.c.key], set_={"value": put.excluded.value})),
     )
 
 
@@ -92,7 +92,7 @@ def content(value: Any, settings: Settings) -> str:
 
 def routing(value: Routing | None) -> RoutingColumns:
     """Return a routing as columns of a row."""
-    given = Routing() if value is None else valid.group("routing", value, Routing)
+    given = Routing() if value is None else valid.argument_group("routing", value, Routing)
     return {
         "channel_type": valid.optional("routing.channel_type", given.channel_type, models.ROUTING_BYTES),
         "platform_id": valid.optional("routing.platform_id", given.platform_id, models.ROUTING_BYTES),
@@ -112,7 +112,7 @@ def error_text(value: Any) -> str:
 
 def policy(value: Any) -> StalePolicy:
     """Check the limits for treating an agent as stuck, and return them."""
-    given = valid.group("policy", value, StalePolicy)
+    given = valid.argument_group("policy", value, StalePolicy)
     for name in ("silent_after", "claim_after"):
         valid.duration(f"policy.{name}", getattr(given, name), most=models.LONGEST_SILENCE)
     kept = None if given.max_context is None else valid.number("policy.max_context", given.max_context)
@@ -121,7 +121,7 @@ def policy(value: Any) -> StalePolicy:
 
 def kinds(where: str, values: Any) -> frozenset[str]:
     """Check the kinds of messages to skip, and return them."""
-    return frozenset(valid.sought(where, value) for value in valid.several(where, values))
+    return frozenset(valid.lookup_text(where, value) for value in valid.several(where, values))
 
 
 Columns: TypeAlias = Mapping[str, sa.ColumnElement[Any]]
@@ -154,16 +154,16 @@ class TolerantSelect(Generic[RowT]):
         """
         made = self._of(present)
         assert isinstance(made, Statement)  # noqa: S101 - of one without a list
-        return unit.sound(made, values)[0]
+        return unit.readable_rows(made, values)[0]
 
-    def keyed(self, unit: Unit, keys: Sequence[Any], present: frozenset[str] | None = None) -> list[RowT]:
+    def rows_by_key(self, unit: Unit, keys: Sequence[Any], present: frozenset[str] | None = None) -> list[RowT]:
         """Return the rows with these keys that can be read."""
         made = self._of(present)
         assert isinstance(made, Family)  # noqa: S101 - of one with a list
         found: list[RowT] = []
         for start in range(0, len(keys), _MOST):
             statement, values = made.of(keys[start : start + _MOST])
-            found += unit.sound(statement, values)[0]
+            found += unit.readable_rows(statement, values)[0]
         return found
 
     def _of(self, present: frozenset[str] | None) -> Statement[RowT] | Family[RowT]:
@@ -171,10 +171,10 @@ class TolerantSelect(Generic[RowT]):
         found = self._made.get(there)
         if found is None:
             columns = {column.name: _element(column, there) for column in self.table.columns}
-            found = self._made[there] = self._built(columns)
+            found = self._made[there] = self._build_statement(columns)
         return found
 
-    def _built(self, columns: Columns) -> Statement[RowT] | Family[RowT]:
+    def _build_statement(self, columns: Columns) -> Statement[RowT] | Family[RowT]:
         if self._listed is None:
             return Statement(self._make(columns), row=self.row)
         return Family(self._listed, lambda parameters: self._make(columns, parameters), self.row)
@@ -196,10 +196,10 @@ class OtherSide:
         """Return the first row of a SELECT."""
         return next(iter(self.rows(reading, values)), None)
 
-    def keyed(self, reading: TolerantSelect[RowT], keys: Sequence[Any]) -> list[RowT]:
+    def rows_by_key(self, reading: TolerantSelect[RowT], keys: Sequence[Any]) -> list[RowT]:
         """Return the rows of these keys."""
         present = self._columns(reading.table.name)
-        return reading.keyed(self._unit, keys, present) if present else []
+        return reading.rows_by_key(self._unit, keys, present) if present else []
 
     def _columns(self, table: str) -> frozenset[str]:
         found = self._present.get(table)
@@ -226,14 +226,14 @@ class BothFiles:
             return self._mine.rows(reading, values) if self._mine else reading.rows(self._unit, values or {})
         return self._look.rows(reading, values)
 
-    def keyed(self, reading: TolerantSelect[RowT], keys: Sequence[Any]) -> list[RowT]:
+    def rows_by_key(self, reading: TolerantSelect[RowT], keys: Sequence[Any]) -> list[RowT]:
         """Return the rows of these keys."""
         if reading.table.metadata is self._own:
-            return self._mine.keyed(reading, keys) if self._mine else reading.keyed(self._unit, keys)
-        return self._look.keyed(reading, keys)
+            return self._mine.rows_by_key(reading, keys) if self._mine else reading.rows_by_key(self._unit, keys)
+        return self._look.rows_by_key(reading, keys)
 
 
-def shown(columns: Columns, *names: str) -> list[sa.ColumnElement[Any]]:
+def labelled_columns(columns: Columns, *names: str) -> list[sa.ColumnElement[Any]]:
     """Return these columns, or all, as expressions for a SELECT."""
     return [columns[name].label(name) for name in names or columns]
 

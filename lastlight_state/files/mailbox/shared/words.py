@@ -20,7 +20,7 @@ from lastlight_state.files.mailbox.models import unknown_word
 from lastlight_state.files.mailbox.projections import Ack, Head
 from lastlight_state.files.mailbox.records import Finding
 from lastlight_state.files.mailbox.shared import messages
-from lastlight_state.files.mailbox.shared.queries import BothFiles, Columns, TolerantSelect, shown
+from lastlight_state.files.mailbox.shared.queries import BothFiles, Columns, TolerantSelect, labelled_columns
 
 #: The most rows of a kind that `verify` names.
 _MOST: sa.ColumnElement[int] = sa.literal_column("1000")
@@ -29,7 +29,7 @@ _PLUS: custom_op[Any] = custom_op("+")
 
 _ACKS = TolerantSelect(
     models.ACKS,
-    lambda columns: sa.select(*shown(columns)).where(unknown_word(columns["status"], models.ACK_STATUSES)),
+    lambda columns: sa.select(*labelled_columns(columns)).where(unknown_word(columns["status"], models.ACK_STATUSES)),
     row=Ack,
 )
 
@@ -46,10 +46,10 @@ class AcknowledgedAs(NamedTuple):
         return f"the agent acknowledged it as {self.ack.status!r:.80}, which is not a known status"
 
 
-def acknowledged(both: BothFiles) -> list[AcknowledgedAs]:
+def unknown_acks(both: BothFiles) -> list[AcknowledgedAs]:
     """Return the messages that are not settled and are acknowledged with an unknown word."""
     acks = {ack.message_id: ack for ack in both.rows(_ACKS)}
-    heads = both.keyed(messages.HEADS_BY_ID, list(acks)) if acks else []
+    heads = both.rows_by_key(messages.HEADS_BY_ID, list(acks)) if acks else []
     return [
         AcknowledgedAs(head, acks[head.id])
         for head in heads
@@ -57,7 +57,9 @@ def acknowledged(both: BothFiles) -> list[AcknowledgedAs]:
     ]
 
 
-def _stored(table: sa.Table, key: str, word: str, known: Collection[str]) -> TolerantSelect[tuple[str, str | None]]:
+def _select_unknown(
+    table: sa.Table, key: str, word: str, known: Collection[str]
+) -> TolerantSelect[tuple[str, str | None]]:
     def make(columns: Columns) -> sa.Select[Any]:
         found: tuple[sa.ColumnElement[Any], ...] = (
             columns[key].label("id"),
@@ -72,11 +74,15 @@ def _stored(table: sa.Table, key: str, word: str, known: Collection[str]) -> Tol
 
 #: For each table of the host's file: the name of the word, the rows with an unknown one, and what ends that state.
 _IN_HOSTS_FILE = (
-    ("status", _stored(models.MESSAGES_IN, "id", "status", models.STATUSES), "inbox.fail settles it"),
-    ("delivery", _stored(models.DELIVERED, "message_out_id", "status", models.RECEIPTS), "outbox.requeue sends it"),
+    ("status", _select_unknown(models.MESSAGES_IN, "id", "status", models.STATUSES), "inbox.fail settles it"),
+    (
+        "delivery",
+        _select_unknown(models.DELIVERED, "message_out_id", "status", models.RECEIPTS),
+        "outbox.requeue sends it",
+    ),
     (
         "type",
-        _stored(models.DESTINATIONS, "name", "type", models.DESTINATION_TYPES),
+        _select_unknown(models.DESTINATIONS, "name", "type", models.DESTINATION_TYPES),
         "the agent sends there as to a channel",
     ),
 )
@@ -84,12 +90,12 @@ _IN_HOSTS_FILE = (
 
 def count(both: BothFiles) -> int:
     """Return the number of rows with an unknown word, at most 1,000 of each table of the host's file."""
-    return len(acknowledged(both)) + sum(len(both.rows(reading)) for _, reading, _ in _IN_HOSTS_FILE)
+    return len(unknown_acks(both)) + sum(len(both.rows(reading)) for _, reading, _ in _IN_HOSTS_FILE)
 
 
 def findings(both: BothFiles) -> Iterator[Finding]:
     """Yield each row with an unknown word, and what happens to it next."""
-    for found in acknowledged(both):
+    for found in unknown_acks(both):
         problem = f"{found.error}; it fails once that agent is gone"
         yield Finding(file=OUTBOUND_DB, message_id=found.head.id, problem=problem)
     for name, reading, remedy in _IN_HOSTS_FILE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
-from lastlight_state.db.gate import checked
+from lastlight_state.db.gate import check_arguments
 from lastlight_state.errors import Conflict, InvalidValue, NotFound
 from lastlight_state.files.jsonl import files, repair
 from lastlight_state.files.run_log import paths
@@ -21,7 +21,7 @@ class Checks:
     def __init__(self, tree: RunTree) -> None:
         self._tree = tree
 
-    @checked
+    @check_arguments
     def validate(self, run: str | Path) -> Report:
         """Check a log, which is given by its run or its path. Reads the whole log, and writes nothing.
 
@@ -30,7 +30,7 @@ class Checks:
         file = self._file_at(run) if isinstance(run, Path) else self._tree.get(run)
         return Findings(RunReading(self._tree, file)).report(paths.day_parts_of(file.path))
 
-    @checked
+    @check_arguments
     def salvage(self, run_id: str, *, to: Path) -> Salvaged:
         """Write the whole and recovered records of a damaged log to ``to``, byte for byte, one per line.
 

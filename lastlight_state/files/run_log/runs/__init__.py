@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lastlight_state.clock import Clock, aware_utc
 from lastlight_state.codec import dump_line
-from lastlight_state.db.gate import checked
+from lastlight_state.db.gate import check_arguments
 from lastlight_state.db.valid import flag, number, page_limit, word, words as words_of
 from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, CorruptData, InvalidValue, LostRace
 from lastlight_state.files.jsonl import files
@@ -54,7 +54,7 @@ class Runs:
         self._lists = lists
         self._writing = writing
 
-    @checked
+    @check_arguments
     def start(self, header: RunHeader, *, invoke_seq: int = 0, on_error: OnError = "raise") -> RunWriter:
         """Create the log of a new run and return its writer. The file appears only with its complete header.
 
@@ -69,7 +69,7 @@ class Runs:
             paths.checked_id("session_id", header.session_id)
         if not header.schema_version == paths.VERSION or isinstance(header.schema_version, bool):
             raise InvalidValue("schema_version", f"must be {paths.VERSION}")
-        path = self._tree.path_to_write(run_id, paths.started(header.started_at))
+        path = self._tree.path_to_write(run_id, paths.utc_start(header.started_at))
         line = dump_line(header.to_json(), where="header")
         sync = self._writing.sync != "os"
         held = storage.try_acquire(self._tree.lock_path(run_id), sync=sync)
@@ -79,7 +79,7 @@ class Runs:
             publish(path, run_id, line, sync=sync)
             return self._writer(Rules(header, invoke_seq=invoke_seq), path, line, held, on_error)
 
-    @checked
+    @check_arguments
     def reopen(self, run_id: str, *, invoke_seq: int = 0, on_error: OnError = "raise") -> RunWriter:
         """Return a writer that continues a log after the log's writer died or was closed. Numbering continues.
 
@@ -111,7 +111,7 @@ class Runs:
             rules.resume(found.record for found in placed)
             return self._writer(rules, file.path, first.raw, held, on_error)
 
-    @checked
+    @check_arguments
     def read(self, run_id: str, *, types: Collection[str] | None = None, strict_version: bool = False) -> RunReading:
         """Return the records of a run in file order, read during iteration. Raises `NotFound`.
 
@@ -120,7 +120,7 @@ class Runs:
         """
         return RunReading(self._tree, self._tree.get(run_id), types=types, strict_version=strict_version)
 
-    @checked
+    @check_arguments
     def tail(self, run_id: str, *, after: str | None = None, limit: int = 1000) -> TailChunk:
         """Return at most ``limit`` (1 to 10,000) records after the cursor ``after``.
 
@@ -129,10 +129,10 @@ class Runs:
         """
         number("limit", limit, least=1, most=_MOST_IN_CHUNK)
         given = START if after is None else mark_of_text("after", after)
-        with self._opened(run_id) as (descriptor, file, is_live):
+        with self._open_log(run_id) as (descriptor, file, is_live):
             return _chunk(descriptor, file, given, limit, is_live=is_live)
 
-    @checked
+    @check_arguments
     def last(self, run_id: str, *, n: int = 50, before: str | None = None) -> TailChunk:
         """Return the last ``n`` (1 to 500) records, oldest first; with ``before``, the last ones before that cursor.
 
@@ -141,11 +141,11 @@ class Runs:
         """
         n = page_limit(n)
         given = None if before is None else mark_of_text("before", before)
-        with self._opened(run_id) as (descriptor, file, is_live):
+        with self._open_log(run_id) as (descriptor, file, is_live):
             return _last(descriptor, file, given, n, is_live=is_live)
 
     @contextmanager
-    def _opened(self, run_id: str) -> Iterator[tuple[int, RunFile, bool]]:
+    def _open_log(self, run_id: str) -> Iterator[tuple[int, RunFile, bool]]:
         """Open a run's log for reading. Yields the descriptor, the file, and the state of the run's writer."""
         file = self._tree.get(run_id)
         is_live = storage.liveness(self._tree.lock_path(run_id)) != "free"
@@ -155,18 +155,18 @@ class Runs:
         finally:
             os.close(descriptor)
 
-    @checked
+    @check_arguments
     def find(self, run_id: str) -> RunEntry | None:
         """Return the run's entry in lists, or None. Raises `UnsafePath` for an id that cannot name a file."""
         file = self._tree.find(run_id)
         return None if file is None else self._heads.entry(file)
 
-    @checked
+    @check_arguments
     def get(self, run_id: str) -> RunEntry:
         """Return the run's entry, as `find` does. Raises `NotFound` without a log."""
         return self._heads.entry(self._tree.get(run_id))
 
-    @checked
+    @check_arguments
     def list(
         self,
         *,
@@ -191,12 +191,12 @@ class Runs:
         )
         return self._lists.page(given, page_limit(limit), page_token)
 
-    @checked
+    @check_arguments
     def path(self, run_id: str) -> Path:
         """Return the path of a run's log. Raises `NotFound`."""
         return self._tree.get(run_id).path
 
-    @checked
+    @check_arguments
     def pack(self, run_id: str) -> bool:
         """Replace the log of an ended run by a gzip file. Returns False if it is packed already.
 
@@ -205,7 +205,7 @@ class Runs:
         """
         return self._upkeep.pack(run_id)
 
-    @checked
+    @check_arguments
     def prune(self, *, ended_before: datetime, session_id: str | None = None, dry_run: bool = True) -> PruneReport:
         """Delete the logs of ended runs whose last record is older than ``ended_before``.
 

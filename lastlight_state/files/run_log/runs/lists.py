@@ -23,7 +23,7 @@ class RunFilter(NamedTuple):
     since: datetime | None = None
     until: datetime | None = None
 
-    def asked(self) -> list[str | None]:
+    def token_filters(self) -> list[str | None]:
         """Return the filters in the form in which a page token stores them."""
         times = [None if moment is None else iso_text(moment) for moment in (self.since, self.until)]
         return ["runs", self.session_id, self.state, *times]
@@ -63,7 +63,7 @@ class RunLists:
 
     def page(self, given: RunFilter, limit: int, page_token: str | None) -> RunPage:
         """Return a page of runs that match the filters."""
-        asked = given.asked()
+        asked = given.token_filters()
         found = pages.key(asked, page_token, (str, str, str))
         walk = _Walk(self._tree, self._heads, given)
         items: list[RunEntry] = []
@@ -79,7 +79,7 @@ class RunLists:
                 last = key
         return RunPage(items=tuple(items), next_page_token=token, skipped=walk.skipped)
 
-    def ended(self, given: RunFilter, before: datetime) -> tuple[list[RunFile], int]:
+    def ended_runs(self, given: RunFilter, before: datetime) -> tuple[list[RunFile], int]:
         """Return the logs of ended runs whose last record is before this time, and the number of unreadable logs."""
         entries, skipped = self.entries(given)
         return [file for file, entry in entries if has_ended(entry, before)], skipped

@@ -42,7 +42,7 @@ class Upkeep:
 
     def prune(self, before: datetime, session_id: str | None, *, dry_run: bool) -> PruneReport:
         """Delete the logs of runs that ended before a time. With ``dry_run``, only list them."""
-        found, skipped = self._lists.ended(RunFilter(session_id, until=before), before)
+        found, skipped = self._lists.ended_runs(RunFilter(session_id, until=before), before)
         gone: list[tuple[str, int]] = []
         for file in found:
             size = size_of(file) if dry_run else self.remove(file, before)

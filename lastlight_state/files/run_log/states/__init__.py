@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from lastlight_state.clock import Clock, aware_utc, iso_text, of_file
-from lastlight_state.db.gate import checked
+from lastlight_state.db.gate import check_arguments
 from lastlight_state.db.lists import pages
-from lastlight_state.db.valid import flag, group, identifier, page_limit
+from lastlight_state.db.valid import argument_group, flag, identifier, page_limit
 from lastlight_state.errors import Conflict, CorruptData, InvalidValue, NotFound, StaleVersion, StateError
 from lastlight_state.files.run_log import paths, storage
 from lastlight_state.files.run_log.fields import JsonObject
@@ -172,7 +172,7 @@ class States:
             )
         return self._tree
 
-    @checked
+    @check_arguments
     def find(self, session_id: str) -> SessionState | None:
         """Return the session's snapshot, or None if there is none.
 
@@ -181,7 +181,7 @@ class States:
         paths.readable_id("session_id", session_id)
         return files.load(self._own.state_path(session_id), session_id)
 
-    @checked
+    @check_arguments
     def get(self, session_id: str) -> SessionState:
         """Return the snapshot. Raises `NotFound` without one, and the errors of `find`."""
         found = self.find(session_id)
@@ -189,7 +189,7 @@ class States:
             raise NotFound(paths.STATE_TYPE, session_id)
         return found
 
-    @checked
+    @check_arguments
     def put(self, state: SessionState, *, based_on: datetime | None = None, force: bool = False) -> SessionState:
         """Replace the session's snapshot as a whole: fields that are not given are removed.
 
@@ -205,11 +205,11 @@ class States:
         """
         check(state)
         saving = Saving(None if based_on is None else aware_utc("based_on", based_on), flag("force", force))
-        files.encoded(state)  # so that an unwritable snapshot is refused before anything is locked
+        files.encode_state(state)  # so that an unwritable snapshot is refused before anything is locked
         with storage.acquire(self._own.state_lock_path(state.session_id), self._lock_timeout):
-            return self._put(state, self._stored(state.session_id, force=saving.force), saving)
+            return self._put(state, self._load_state(state.session_id, force=saving.force), saving)
 
-    @checked
+    @check_arguments
     def update(self, session_id: str, change: Callable[[SessionState], SessionState]) -> SessionState:
         """Read the snapshot, call ``change`` with it and store the result, with no other save in between.
 
@@ -221,7 +221,7 @@ class States:
             stored = files.load(self._own.state_path(session_id), session_id)
             if stored is None:
                 raise NotFound(paths.STATE_TYPE, session_id)
-            changed = group("change", change(stored), SessionState)
+            changed = argument_group("change", change(stored), SessionState)
             if changed.session_id != session_id:
                 raise InvalidValue("session_id", "must not be changed")
             if changed == stored:
@@ -231,7 +231,7 @@ class States:
             check(changed)
             return self._put(changed, stored, Saving())
 
-    @checked
+    @check_arguments
     def list(self, *, workspace: str | None = None, limit: int = 50, page_token: str | None = None) -> SessionPage:
         """Return a page of sessions, the last changed file first; equal ones by id. ``limit``: 1 to 500.
 
@@ -255,14 +255,14 @@ class States:
                 last = file.changed_ns, file.session_id
         return SessionPage(items=tuple(items))
 
-    @checked
+    @check_arguments
     def clear(self, session_id: str) -> bool:
         """Delete the snapshot. Returns True if there was one. The logs of the session's runs stay."""
         paths.readable_id("session_id", session_id)
         with storage.acquire(self._own.state_lock_path(session_id), self._lock_timeout):
             return files.remove(self._own.state_path(session_id))
 
-    @checked
+    @check_arguments
     def reconstruct(self, session_id: str) -> SessionState | None:
         """Return a state rebuilt from the session's logs, for a lost snapshot. None if the logs have no prompt.
 
@@ -272,7 +272,7 @@ class States:
         paths.readable_id("session_id", session_id)
         return self._reconstruction.of(session_id)
 
-    def _stored(self, session_id: str, *, force: bool) -> SessionState | None:
+    def _load_state(self, session_id: str, *, force: bool) -> SessionState | None:
         path = self._own.state_path(session_id)
         try:
             return files.load(path, session_id)
@@ -295,9 +295,9 @@ class States:
             refuse_backwards(state, stored)
         if stored is not None and stored.to_json() == state.to_json():
             return stored
-        data = files.encoded(state)
+        data = files.encode_state(state)
         files.replace(self._own.state_path(state.session_id), data)
-        return files.parsed(data, state.session_id)
+        return files.parse_state(data, state.session_id)
 
     def _stamp(self, stored: SessionState | None) -> datetime:
         now = self._clock.now()
@@ -307,7 +307,7 @@ class States:
 
 def check(state: SessionState) -> None:
     """Raise `InvalidValue` for a snapshot that cannot be stored."""
-    paths.checked_id("session_id", group("state", state, SessionState).session_id)
+    paths.checked_id("session_id", argument_group("state", state, SessionState).session_id)
     if state.run_id is not None:
         paths.readable_id("run_id", state.run_id)
     if type(state.schema_version) is not int or state.schema_version != paths.VERSION:

@@ -23,7 +23,7 @@ from lastlight_state.files.jsonl import files
 from lastlight_state.files.run_log import paths
 from lastlight_state.files.run_log.fields import JsonObject, Messages, Open, Text, Time, Whole
 from lastlight_state.files.run_log.reading import newer
-from lastlight_state.files.run_log.records import made
+from lastlight_state.files.run_log.records import build_record
 from lastlight_state.files.run_log.storage import write_new
 
 # Snapshots of sessions, and what lists tell of them.
@@ -86,10 +86,10 @@ def load(path: Path, session_id: str) -> SessionState | None:
         if os.path.isdir(path):  # noqa: PTH112 - never raises
             raise _corrupt(session_id, "is a directory") from None
         raise files.failure(error, path) from error
-    return parsed(data, session_id)
+    return parse_state(data, session_id)
 
 
-def parsed(data: bytes, session_id: str) -> SessionState:
+def parse_state(data: bytes, session_id: str) -> SessionState:
     """Parse the bytes of a file as a snapshot. Raises as `load`."""
     try:
         value = load_line(data, keep_halves=True)
@@ -106,7 +106,7 @@ def state_of(value: Any, session_id: str) -> SessionState:
     if type(version) is int and version > paths.VERSION:
         raise newer(f"session state {session_id}", version)
     try:
-        state = made(SessionState, value)
+        state = build_record(SessionState, value)
     except InvalidValue as error:
         raise _corrupt(session_id, f"does not fit: {error}") from None
     if state.session_id != session_id:
@@ -114,7 +114,7 @@ def state_of(value: Any, session_id: str) -> SessionState:
     return state
 
 
-def encoded(state: SessionState) -> bytes:
+def encode_state(state: SessionState) -> bytes:
     """Return the bytes in which a snapshot is stored.
 
     Raises `InvalidValue` for values that would be read back differently, and `PayloadTooLarge`.

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Self
 
 from lastlight_state.clock import Clock
 from lastlight_state.codec import dump_line
-from lastlight_state.db.gate import guarded
-from lastlight_state.db.valid import group
+from lastlight_state.db.gate import guard_arguments
+from lastlight_state.db.valid import argument_group
 from lastlight_state.errors import BackendError, StoreClosed
 from lastlight_state.files.jsonl import files
 from lastlight_state.files.jsonl.writer import LineWriter
@@ -45,7 +45,7 @@ from lastlight_state.files.run_log.records import (
     RunStart,
     RunStatus,
     ToolOutput,
-    made,
+    build_record,
     part,
 )
 from lastlight_state.files.run_log.storage import LockFile
@@ -92,16 +92,16 @@ class RunWriter:
         """True if the run has ended."""
         return self._rules.ended
 
-    @guarded
+    @guard_arguments
     def append(self, record: RunRecord) -> None:
         """Append a record. If it was read from a log, its bytes are kept.
 
         A custom record gets its missing run id and time.
         """
         with self._lock:
-            self._append(self._completed(group("record", record, Logged)))
+            self._append(self._complete_record(argument_group("record", record, Logged)))
 
-    @guarded
+    @guard_arguments
     def run_start(
         self,
         input: RunInput | str,  # noqa: A002 - the field's name
@@ -115,12 +115,12 @@ class RunWriter:
         session = {"session_id": self._rules.session_id} if self._rules.session_id is not None else {}
         self._put(RunStart, {**session, "input": given, "ui_context": ui_context}, meta, ts)
 
-    @guarded
+    @guard_arguments
     def context(self, left_percent: float, *, meta: JsonObject | None = None, ts: datetime | None = None) -> None:
         """Write the percentage of the model's context that is left, from 0 to 100."""
         self._put(RunContext, {"context_left_percent": left_percent}, meta, ts)
 
-    @guarded
+    @guard_arguments
     def event(
         self,
         event: Mapping[str, Any],
@@ -138,7 +138,7 @@ class RunWriter:
             self._put(AgentEvent, {"seq": seq, "event": dict(event)}, meta, ts)
             return seq
 
-    @guarded
+    @guard_arguments
     def tool_output(
         self,
         tool: str,
@@ -155,7 +155,7 @@ class RunWriter:
         fields = {"tool": tool, "tool_call_id": tool_call_id, "result_raw": result_raw}
         self._put(ToolOutput, {**fields, "is_error": is_error, "output_ref": reference}, meta, ts)
 
-    @guarded
+    @guard_arguments
     def llm_request(
         self,
         input: LlmInput | Mapping[str, Any],  # noqa: A002 - the field's name
@@ -173,7 +173,7 @@ class RunWriter:
             self._put(LlmRequest, {"seq": seq, "model": asked, "input": given}, meta, ts)
             return seq
 
-    @guarded
+    @guard_arguments
     def llm_response(
         self,
         seq: int,
@@ -185,7 +185,7 @@ class RunWriter:
         """Write the answer to the open request ``seq``."""
         self._put(LlmResponse, {"seq": seq, "output": part("output", LlmOutput, output)}, meta, ts)
 
-    @guarded
+    @guard_arguments
     def status(
         self,
         status: RunStatusWord,
@@ -197,7 +197,7 @@ class RunWriter:
         """Write the current status of the run."""
         self._put(RunStatus, {"status": status, "message": message}, meta, ts)
 
-    @guarded
+    @guard_arguments
     def error(
         self,
         error: BaseException | RunErrorInfo | Mapping[str, Any],
@@ -206,10 +206,10 @@ class RunWriter:
         ts: datetime | None = None,
     ) -> None:
         """Write an error: an exception with its traceback, or the given fields."""
-        told = _told(error) if isinstance(error, BaseException) else part("error", RunErrorInfo, error)
+        told = _error_info(error) if isinstance(error, BaseException) else part("error", RunErrorInfo, error)
         self._put(RunError, {"error": told}, meta, ts)
 
-    @guarded
+    @guard_arguments
     def end(
         self,
         outcome: RunOutcome,
@@ -236,7 +236,7 @@ class RunWriter:
             try:
                 self._hold.lines.close()
             except BackendError as error:
-                self._failed(error)
+                self._raise_or_log(error)
             finally:
                 self._hold.lock.release()
 
@@ -263,14 +263,14 @@ class RunWriter:
         given = {name: value for name, value in {**fields, "meta": meta}.items() if value is not None}
         with self._lock:
             now = self._hold.clock.now() if ts is None else ts
-            self._append(made(kind, {"run_id": self.run_id, "ts": now, **given}))
+            self._append(build_record(kind, {"run_id": self.run_id, "ts": now, **given}))
 
     def _append(self, record: Any) -> None:
         self._refuse_if_closed()
         self._rules.check(record)
         self._write(record, self._line_of(record))
 
-    def _completed(self, record: Any) -> Any:
+    def _complete_record(self, record: Any) -> Any:
         """Return a custom record, completed with the run id and the time if they are missing."""
         if not isinstance(record, CustomRecord) or record.raw is not None:
             return record
@@ -293,11 +293,11 @@ class RunWriter:
         except BackendError as error:
             if self._hold.on_error == "report" or error.outcome == "unknown":
                 self._rules.count(record)  # its number may already be in the file
-            self._failed(error)
+            self._raise_or_log(error)
         else:
             self._rules.count(record)
 
-    def _failed(self, error: BackendError) -> None:
+    def _raise_or_log(self, error: BackendError) -> None:
         self.failed_appends += 1
         if self._hold.on_error == "raise":
             raise error
@@ -322,5 +322,5 @@ class RunWriter:
             raise StoreClosed(f"the writer of run {self.run_id!r} is closed")
 
 
-def _told(error: BaseException) -> RunErrorInfo:
+def _error_info(error: BaseException) -> RunErrorInfo:
     return RunErrorInfo(name=type(error).__name__, message=str(error), stack="".join(traceback.format_exception(error)))

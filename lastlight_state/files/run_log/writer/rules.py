@@ -37,7 +37,7 @@ from lastlight_state.files.run_log.records import (
     is_reserved,
 )
 from lastlight_state.files.run_log.storage import SUFFIX, write_new
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import repr_of
 
 # Publishing of a new log: the file either does not exist, or its first line is its whole header.
 
@@ -55,7 +55,7 @@ def publish(path: Path, run_id: str, line: bytes, *, sync: bool) -> None:
         with files.open_directory(path.parent, base=files.ROOT, create=True) as (held, changed):
             if _exists(held, path.name) or _exists(held, path.name + SUFFIX):
                 raise AlreadyExists(paths.RUN, run_id)
-            _linked(held, path.name, line, sync=sync)
+            _link_new(held, path.name, line, sync=sync)
             if sync:
                 files.sync(held)
                 for directory in changed:
@@ -66,7 +66,7 @@ def publish(path: Path, run_id: str, line: bytes, *, sync: bool) -> None:
         raise files.failure(error, path) from error
 
 
-def _linked(held: int, name: str, line: bytes, *, sync: bool) -> None:
+def _link_new(held: int, name: str, line: bytes, *, sync: bool) -> None:
     temporary = f".{name}.{secrets.token_hex(4)}.tmp"
     try:
         write_new(held, temporary, line, sync=sync)
@@ -119,7 +119,9 @@ class Rules:
         if self.ended and not isinstance(record, ToolOutput | CustomRecord):
             raise Conflict(f"run {self.run_id!r} has ended: only late tool outputs and x. records follow", code="ended")
         if record.run_id != self.run_id and not _is_foreign(record):
-            raise InvalidValue("run_id", f"is of another run: expected {self.run_id!r}, got {shown(record.run_id, 80)}")
+            raise InvalidValue(
+                "run_id", f"is of another run: expected {self.run_id!r}, got {repr_of(record.run_id, 80)}"
+            )
         if record.ts is not None:
             aware_utc("ts", record.ts)
         elif not isinstance(record, UnknownRecord):
@@ -176,7 +178,7 @@ class Rules:
             return
         problem = "is answered already, or was never asked" if record.seq <= self.last_request else "was never asked"
         raise InvalidValue(
-            "seq", f"request {shown(record.seq, 80)} {problem}", expected=sorted(self.open_requests)[:_NAMED]
+            "seq", f"request {repr_of(record.seq, 80)} {problem}", expected=sorted(self.open_requests)[:_NAMED]
         )
 
 
@@ -187,7 +189,7 @@ def _is_foreign(record: RunRecord) -> bool:
 
 def _must_grow(seq: int, last: int) -> None:
     if seq <= last:
-        raise InvalidValue("seq", f"must be {last + 1} or more, got {shown(seq, 80)}", expected=last + 1)
+        raise InvalidValue("seq", f"must be {last + 1} or more, got {repr_of(seq, 80)}", expected=last + 1)
 
 
 def _check_type(record: CustomRecord | UnknownRecord) -> None:
@@ -196,7 +198,7 @@ def _check_type(record: CustomRecord | UnknownRecord) -> None:
     if is_custom(kind) if isinstance(record, CustomRecord) else record.raw is not None and kind != "header":
         return
     if is_reserved(kind):
-        raise ReservedName("type", f"{shown(kind, 80)} is kept for later versions of the format")
+        raise ReservedName("type", f"{repr_of(kind, 80)} is kept for later versions of the format")
     if kind in KINDS:
         raise InvalidValue("type", f"a record of the type {kind!r} has fields that do not fit")
-    raise InvalidValue("type", f"must be of the form x.<org>.<name>, got {shown(kind, 80)}")
+    raise InvalidValue("type", f"must be of the form x.<org>.<name>, got {repr_of(kind, 80)}")

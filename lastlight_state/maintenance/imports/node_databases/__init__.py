@@ -30,12 +30,12 @@ from lastlight_state.clock import iso_text
 from lastlight_state.conversations import checks, similarity
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.db import valid
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import bind, statement_of
 from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue
-from lastlight_state.keys import composed
+from lastlight_state.keys import compose_key
 from lastlight_state.maintenance.imports import cells, foreign, origins, pieces, servers
 from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.foreign import Foreign, digest, unit_name
@@ -44,10 +44,10 @@ from lastlight_state.maintenance.imports.node_databases.source_rows import Sourc
 from lastlight_state.maintenance.imports.pieces import (
     STORED,
     ImportTarget,
+    ImportUnit,
     Kind,
-    Part,
-    Piece,
     Place,
+    SourceUnit,
     UnitLookup,
     key_of,
 )
@@ -68,19 +68,19 @@ _PLAN = ["next_run_at", "planned_with"]
 Made = Callable[[Terms, Row], dict[str, list[Row]]]
 
 
-def piece(source: Foreign, row: Row, kind: str, made: Made, into: ImportTarget) -> Piece:
+def piece(source: Foreign, row: Row, kind: str, made: Made, into: ImportTarget) -> ImportUnit:
     """Return a unit that consists of a single row of the source."""
     source.confirm()
     terms = Terms(into.settings.limits, lenient=into.lenient)
-    given = made(terms, units.scoped(into, kind, row))
+    given = made(terms, units.scope_row(into, kind, row))
     *_, head = given
     [first] = given[head]
-    key = composed(*(str(first[name]) for name in _KEYS[head]), by=":")
+    key = compose_key(*(str(first[name]) for name in _KEYS[head]), by=":")
     draft = RowDraft((kind, key), head, digest(row), given, terms.noticed, is_alone=True)
     return (ChunkPiece if head == "vectors" else RowPiece)(draft, _GROWTHS, into)
 
 
-_BEGUN = prepared(
+_BEGUN = statement_of(
     sa.select(NAMESPACES.c.created_at).where(NAMESPACES.c.namespace == bind("namespace", NAMESPACES.c.namespace))
 )
 
@@ -92,15 +92,15 @@ class ChunkPiece(RowPiece):
     counts as another namespace.
     """
 
-    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
+    def compare(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the unit, the number of rows to add by table, and counts for ``noticed``."""
         [head] = self.draft.given[str(NAMESPACES.name)]
         namespace = head["namespace"]
         self._space = replace(look, key=key_of((str(NAMESPACES.name), namespace)))
-        known, begun = pieces.known(self._space), look.view.value(_BEGUN, {"namespace": namespace})
+        known, begun = pieces.known_digest(self._space), look.view.value(_BEGUN, {"namespace": namespace})
         self._began = iso_text(head["created_at"] if begun is None else begun)
         if pieces.is_same(look, self):
-            return super().compared(look)
+            return super().compare(look)
         if begun is None and known is not None and not look.revives:
             return "pruned", Counter(), Counter()
         if begun is not None and (known != self._began or not origins.is_of_file(self._space)):
@@ -108,9 +108,9 @@ class ChunkPiece(RowPiece):
                 f"is of the namespace {namespace!r:.200}, which is here, and not from this source: a scope keeps both"
             )
             pieces.refuse_other(self, problem)
-        return self._planned(look, head, super().compared(look))
+        return self._plan_namespace(look, head, super().compare(look))
 
-    def _planned(
+    def _plan_namespace(
         self, look: UnitLookup, head: Placed, done: tuple[str, Counter[str], Counter[str]]
     ) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the unit after earlier units of a dry run.
@@ -156,10 +156,10 @@ def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
         "planned_with": UNPLANNED if enabled else None,
         "error_json": found.json("error_json", _CRON.error_json),
     }
-    return {"cron_schedules": [{**made, "payload": found.kept({}, _CRON.payload)}]}
+    return {"cron_schedules": [{**made, "payload": found.add_adapted({}, _CRON.payload)}]}
 
 
-def cached(terms: Terms, row: Row) -> dict[str, list[Row]]:
+def cache_row(terms: Terms, row: Row) -> dict[str, list[Row]]:
     """Convert a cached result to a row of the cache. The key stays unchanged."""
     found = SourceRow(terms, "_smithers_cache", row, "cache_key")
     for name in ("tools_sig", "jj_pointer"):
@@ -201,7 +201,7 @@ def vector(terms: Terms, row: Row) -> dict[str, list[Row]]:
     head = {"namespace": namespace, "dimensions": dimensions, "created_at": created}
     return {
         "vector_namespaces": [head],
-        "vectors": [{**made, "chunk_metadata": found.kept(metadata, _CHUNK.chunk_metadata)}],
+        "vectors": [{**made, "chunk_metadata": found.add_adapted(metadata, _CHUNK.chunk_metadata)}],
     }
 
 
@@ -232,7 +232,7 @@ _GROWTHS: dict[str, Growth] = {
 #: The tables of such rows: their order, the kind of record that a row becomes, and the function that converts it.
 APART: dict[str, tuple[str, str, Made]] = {
     "_smithers_cron": ("cron_id", "cron", cron),
-    "_smithers_cache": ("cache_key", "output_cache", cached),
+    "_smithers_cache": ("cache_key", "output_cache", cache_row),
     "_smithers_vectors": ("created_at_ms, id", "vector", vector),
 }
 
@@ -254,7 +254,7 @@ def found_at(place: Place) -> bool:
     """
     if isinstance(place, Path):
         return foreign.holds(place, _is_known)
-    with servers.opened(place) as source:
+    with servers.open_source(place) as source:
         return _is_known(source)
 
 
@@ -262,9 +262,9 @@ def _is_known(source: Foreign) -> bool:
     return foreign.has(source, _COLUMNS) and not source.columns(VERSION_TABLE)
 
 
-def parts(place: Place) -> Generator[Part]:
+def parts(place: Place) -> Generator[SourceUnit]:
     """Yield the runs of a database, the oldest first, then the rows that belong to no run."""
-    with servers.opened(place) as source:
+    with servers.open_source(place) as source:
         if not _is_known(source):
             raise Conflict(f"{str(place)!r:.200} has not the table {_RUNS}", code="unknown_source")
         yield from _runs(source)
@@ -274,31 +274,31 @@ def parts(place: Place) -> Generator[Part]:
             yield replace(part, key=part.key.removeprefix(_PREFIX))
 
 
-def _runs(source: Foreign) -> Iterator[Part]:
+def _runs(source: Foreign) -> Iterator[SourceUnit]:
     seen = set()
-    left = [name for name in _left(source) if "run_id" in source.columns(name)]
+    left = [name for name in _unread_tables(source) if "run_id" in source.columns(name)]
     outputs = _outputs(source)
     for row in source.rows(_RUNS, "ORDER BY created_at_ms, run_id"):
         seen.add(row["run_id"])
-        yield Part(unit_name("runs", row["run_id"]), partial(units.piece, source, row, left, outputs))
+        yield SourceUnit(unit_name("runs", row["run_id"]), partial(units.piece, source, row, left, outputs))
     named = {one for table in units.OF_RUNS for one in source.values(table, "run_id")}
     for missing in sorted(named - seen, key=repr):
-        yield Part(unit_name("missing_runs", missing), _without_run)
+        yield SourceUnit(unit_name("missing_runs", missing), _without_run)
 
 
-def _apart(source: Foreign) -> Iterator[Part]:
+def _apart(source: Foreign) -> Iterator[SourceUnit]:
     """Yield crons, cache entries and chunks of text as units."""
     for table, (order, kind, made) in APART.items():
         for row in source.rows(table, f"ORDER BY {order}"):
             name = unit_name(table.removeprefix(_PREFIX), row[order.rpartition(" ")[2]])
-            yield Part(name, partial(piece, source, row, kind, made))
+            yield SourceUnit(name, partial(piece, source, row, kind, made))
 
 
-def _elsewhere(source: Foreign) -> Iterator[Part]:
+def _elsewhere(source: Foreign) -> Iterator[SourceUnit]:
     """Yield, by table, the number of rows that belong to no run and cannot be stored."""
-    for table in _left(source):
+    for table in _unread_tables(source):
         condition = _OF_NO_RUN if "run_id" in source.columns(table) else "true"
-        for part in foreign.counted(source, table, condition):
+        for part in foreign.unstored_rows(source, table, condition):
             yield replace(part, key=table.removeprefix(_PREFIX))
 
 
@@ -311,12 +311,12 @@ def _outputs(source: Foreign) -> list[str]:
     ]
 
 
-def _left(source: Foreign) -> list[str]:
+def _unread_tables(source: Foreign) -> list[str]:
     """Return the tables of that system that are never read."""
     return [name for name in source.tables() if name.startswith(_PREFIX) and name not in _READ]
 
 
-def _without_run(_: ImportTarget) -> Piece:
+def _without_run(_: ImportTarget) -> ImportUnit:
     raise InvalidValue("run_id", f"must be the id of a row of {_RUNS}")
 
 

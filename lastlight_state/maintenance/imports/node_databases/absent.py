@@ -7,21 +7,21 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.rows.statements import Statement, bind, prepared
+from lastlight_state.db.rows.statements import Statement, bind, statement_of
 from lastlight_state.journal.models import SEQUENCES, TOOL_CALLS
 from lastlight_state.maintenance.copy import row_merge
 from lastlight_state.maintenance.imports import brought, pieces
-from lastlight_state.maintenance.imports.pieces import Piece, UnitLookup
+from lastlight_state.maintenance.imports.pieces import ImportUnit, UnitLookup
 
 Row = Mapping[str, Any]
 Given = Mapping[str, Sequence[Row]]
 
 
 _s, _c = SEQUENCES.c, TOOL_CALLS.c
-_ENDS: Statement[tuple[str, int]] = prepared(
+_ENDS: Statement[tuple[str, int]] = statement_of(
     sa.select(_s.stream, _s.next_seq).where(_s.run_id == bind("run_id", _s.run_id)), tuple
 )
-_CALLS = prepared(sa.select(_c.call_id).where(_c.run_id == bind("run_id", _c.run_id)))
+_CALLS = statement_of(sa.select(_c.call_id).where(_c.run_id == bind("run_id", _c.run_id)))
 #: The streams whose rows keep the source's numbers, each with its table and the column of the number.
 _STREAMS = (("events", "run_events", "seq"), ("signals", "run_signals", "seq"), ("frames", "run_frames", "frame_no"))
 #: The key columns of other rows that can be removed here without their run. Rows of output tables have their own key.
@@ -37,7 +37,7 @@ class AbsentRows:
     With ``keeps_all``, no row counts as removed.
     """
 
-    def __init__(self, look: UnitLookup, piece: Piece, before: Mapping[str, Any], *, keeps_all: bool) -> None:
+    def __init__(self, look: UnitLookup, piece: ImportUnit, before: Mapping[str, Any], *, keeps_all: bool) -> None:
         self._look, self._piece, self._before = look, piece, {} if keeps_all else before
         self._this = {"run_id": piece.target[1]}
         self.ends = dict(look.view.rows(_ENDS, self._this))
@@ -52,16 +52,16 @@ class AbsentRows:
         found = dict(given)
         for stream, table, number in _STREAMS:
             rows = given.get(table, ())
-            self.told[table] = brought.joined(self.told.get(table, ()), (row[number] for row in rows))
-            found[table] = self._numbered(stream, table, number, rows)
+            self.told[table] = brought.extend_ranges(self.told.get(table, ()), (row[number] for row in rows))
+            found[table] = self._drop_gone_numbers(stream, table, number, rows)
         for table, names in (_KEYS | dict.fromkeys(outputs, _OUTPUT_KEY)).items():
             rows = given.get(table, ())
             marks = (brought.mark(*(row[name] for name in names)) for row in rows)
             self.told[table] = sorted({*self.told.get(table, ()), *marks})
-            found[table] = self._known(table, names, rows)
+            found[table] = self._drop_gone_rows(table, names, rows)
         return {table: rows for table, rows in found.items() if rows}
 
-    def _numbered(self, stream: str, table: str, number: str, rows: Sequence[Row]) -> Sequence[Row]:
+    def _drop_gone_numbers(self, stream: str, table: str, number: str, rows: Sequence[Row]) -> Sequence[Row]:
         known = self._before.get(table)
         if known is None or not rows:
             return rows
@@ -74,7 +74,7 @@ class AbsentRows:
         self.removed += len(gone)
         return [row for row in rows if row[number] not in gone]
 
-    def _known(self, table: str, names: Sequence[str], rows: Sequence[Row]) -> Sequence[Row]:
+    def _drop_gone_rows(self, table: str, names: Sequence[str], rows: Sequence[Row]) -> Sequence[Row]:
         """Return the rows without those that the last import had and that are missing in the store."""
         known = set(self._before.get(table, ()))
         if not known or not rows:

@@ -14,9 +14,9 @@ from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.node_databases.source_rows import (
     SourceRow,
     Terms,
-    fitting,
+    fit_text,
     id_of,
-    mapped,
+    map_word,
     moment,
 )
 from lastlight_state.workflows import words
@@ -48,7 +48,7 @@ def approval(terms: Terms, row: Row, run: Row) -> Row:
     found = SourceRow(terms, "_smithers_approvals", row, "node_id", adapts=True)
     run_id, node = found.must("run_id", _QUESTION_ID), found.must("node_id", _QUESTION_NODE)
     iteration = found.must("iteration", valid.number)
-    status = found.must("status", partial(mapped, _QUESTION_STATUSES))
+    status = found.must("status", partial(map_word, _QUESTION_STATUSES))
     asked, answered = found.may("requested_at_ms", moment), found.may("decided_at_ms", moment)
     request, decision = (found.json(name, _GATE.action) for name in ("request_json", "decision_json"))
     is_answered = status in ("approved", "rejected")
@@ -57,7 +57,7 @@ def approval(terms: Terms, row: Row, run: Row) -> Row:
     made = {
         "id": id_of(run_id, node, iteration),
         "workflow_run_id": run_id,
-        "gate": fitting(node, _GATE.gate),
+        "gate": fit_text(node, _GATE.gate),
         "summary": _summary(request, node),
         "status": status,
         "responded_by": found.may("decided_by", _WHO),
@@ -70,7 +70,7 @@ def approval(terms: Terms, row: Row, run: Row) -> Row:
         "answered_via": ("policy" if by_policy else "person") if is_answered else None,
         "closed_reason": None,
     }
-    return _closed(terms, {**made, "action": found.kept(told, _GATE.action)}, run)
+    return _close_question(terms, {**made, "action": found.add_adapted(told, _GATE.action)}, run)
 
 
 def request(terms: Terms, row: Row, run: Row) -> Row:
@@ -81,7 +81,7 @@ def request(terms: Terms, row: Row, run: Row) -> Row:
         "run_id": found.must("run_id", _QUESTION_ID),
         "node_id": found.must("node_id", _QUESTION_NODE),
         "iteration": found.must("iteration", valid.number),
-        "kind": found.must("kind", partial(mapped, _KINDS)),
+        "kind": found.must("kind", partial(map_word, _KINDS)),
         "status": found.must("status", partial(valid.word, vocabulary=words.HUMAN_STATUSES)),
         "blocks_run": run["status"] == "paused",
         "prompt": found.must("prompt", cells.text(_QUESTION.prompt)),
@@ -94,7 +94,7 @@ def request(terms: Terms, row: Row, run: Row) -> Row:
         "answered_by": found.may("answered_by", _WHO),
         "closed_reason": None,
     }
-    return _closed(terms, made, run)
+    return _close_question(terms, made, run)
 
 
 def _summary(request: Any, node: str) -> str:
@@ -104,7 +104,7 @@ def _summary(request: Any, node: str) -> str:
     return text.encode()[: _GATE.summary].decode(errors="ignore")
 
 
-def _closed(terms: Terms, made: Row, run: Row) -> Row:
+def _close_question(terms: Terms, made: Row, run: Row) -> Row:
     """Return the question. An open question of an ended run is cancelled, because no ended run has open questions."""
     if made["status"] != "pending" or run["status"] not in words.TERMINAL:
         return made
@@ -170,11 +170,11 @@ _NO_PHASE = "imported"
 
 
 def run(terms: Terms, row: Row) -> Row:
-    """Convert the run itself. After that, `placed` sets what the run waits for."""
+    """Convert the run itself. After that, `complete_run` sets what the run waits for."""
     found = SourceRow(terms, "_smithers_runs", row, "run_id", adapts=True)
     run_id = found.must("run_id", _ID)
     created = found.must("created_at_ms", moment)
-    status = found.must("status", partial(mapped, _STATUSES))
+    status = found.must("status", partial(map_word, _STATUSES))
     started = found.may("started_at_ms", moment)
     error, detail = _failure(found)
     made = {
@@ -200,7 +200,7 @@ def run(terms: Terms, row: Row) -> Row:
         "error_detail": detail,
     }
     placed = _PLACED_RUN - {"status"} if row["status"] in _WAITS else _PLACED_RUN
-    return {**made, "context": found.others(placed, terms.limits.context)}
+    return {**made, "context": found.other_values(placed, terms.limits.context)}
 
 
 def attempt(terms: Terms, row: Row, usage: Row | None = None) -> Row:
@@ -211,7 +211,7 @@ def attempt(terms: Terms, row: Row, usage: Row | None = None) -> Row:
     found = SourceRow(terms, "_smithers_attempts", row, "node_id", adapts=True)
     run_id, node = found.must("run_id", _ID), found.must("node_id", _NODE)
     iteration, number = found.must("iteration", valid.number), found.must("attempt", valid.number)
-    outcome = found.may("state", partial(mapped, _OUTCOMES))
+    outcome = found.may("state", partial(map_word, _OUTCOMES))
     begun, ended = found.must("started_at_ms", moment), found.may("finished_at_ms", moment)
     error, detail = _failure(found)
     made = {
@@ -237,10 +237,14 @@ def attempt(terms: Terms, row: Row, usage: Row | None = None) -> Row:
         "work_dir": found.may("jj_cwd", _TEXT),
         "cached": found.may("cached", cells.flag) is True,
     }
-    return {**made, **_used(terms, usage), "details": found.others(_placed(row), _EXECUTION.details)}
+    return {
+        **made,
+        **_usage_columns(terms, usage),
+        "details": found.other_values(_placed_columns(row), _EXECUTION.details),
+    }
 
 
-def _placed(row: Row) -> set[str]:
+def _placed_columns(row: Row) -> set[str]:
     """Return the columns of an attempt that this library stores.
 
     A state that has no equivalent is stored in the details.
@@ -248,7 +252,7 @@ def _placed(row: Row) -> set[str]:
     return _PLACED_ATTEMPT - {"state"} if row.get("state") in _WAITS else _PLACED_ATTEMPT
 
 
-def _used(terms: Terms, usage: Row | None) -> Row:
+def _usage_columns(terms: Terms, usage: Row | None) -> Row:
     """Return an attempt's usage as columns of an execution. The details contain everything that the source states."""
     found = SourceRow(terms, "_smithers_run_usage", usage or {}, "node_id")
     counts = {ours: found.may(theirs, valid.number) for ours, theirs in _COUNTS.items()}
@@ -264,7 +268,7 @@ def node(terms: Terms, row: Row, attempts: Mapping[Place, Row]) -> Row:
     """Convert the state of a node. The last of its ``attempts`` tells what the node waits for."""
     found = SourceRow(terms, "_smithers_nodes", row, "node_id")
     name, iteration = found.must("node_id", _NODE), found.must("iteration", valid.number)
-    state = found.must("state", partial(mapped, _STATES))
+    state = found.must("state", partial(map_word, _STATES))
     terms.noticed["node_waits"] += row["state"] in _WAITS
     return {
         "run_id": found.must("run_id", _ID),
@@ -293,7 +297,9 @@ def loop(terms: Terms, row: Row) -> Row:
     }
 
 
-def placed(run_row: Row, their_status: str, nodes: Sequence[Row], *, is_asked: bool, others: Iterable[Row]) -> Row:
+def complete_run(
+    run_row: Row, their_status: str, nodes: Sequence[Row], *, is_asked: bool, others: Iterable[Row]
+) -> Row:
     """Return the run, completed from its other rows: its phase, what it waits for, and its last sign of life."""
     last = max(nodes, key=lambda one: (one["updated_at"], one["node_id"]), default=None)
     phase = (

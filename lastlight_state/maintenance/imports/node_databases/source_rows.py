@@ -12,7 +12,7 @@ from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports.cells import Check, Row
-from lastlight_state.maintenance.imports.lenient import ADAPTED, as_text, decoded
+from lastlight_state.maintenance.imports.lenient import ADAPTED, as_text, decode_json
 from lastlight_state.settings import Limits
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class SourceRow:
         """Return the decoded value of a JSON column, None for NULL."""
 
         def check(where: str, value: Any) -> Any:
-            found = decoded(where, value, self.terms.noticed if self.terms.lenient else None)
+            found = decode_json(where, value, self.terms.noticed if self.terms.lenient else None)
             if not isinstance(found, kind):
                 raise InvalidValue(where, f"a value of type {type(found).__name__} has no place")
             codec.encode(where, found, max_bytes=max_bytes)
@@ -79,7 +79,7 @@ class SourceRow:
 
         return self.may(name, check)
 
-    def others(self, placed: Collection[str], max_bytes: int) -> Row | None:
+    def other_values(self, placed: Collection[str], max_bytes: int) -> Row | None:
         """Return the values of columns that have no column here, with adapted values; None if there are none."""
         found: Row = {}
         for name, value in self.row.items():
@@ -88,9 +88,9 @@ class SourceRow:
             is_json = name.endswith(_JSON)
             read = self.json(name, max_bytes) if is_json else self.may(name, _plain)
             found[name.removesuffix(_JSON) if is_json else name] = read
-        return self.kept({name: value for name, value in found.items() if value is not None}, max_bytes)
+        return self.add_adapted({name: value for name, value in found.items() if value is not None}, max_bytes)
 
-    def kept(self, found: Mapping[str, Any], max_bytes: int) -> Row | None:
+    def add_adapted(self, found: Mapping[str, Any], max_bytes: int) -> Row | None:
         """Return ``found`` with the texts of adapted values; None if there is neither."""
         whole = {**found, ADAPTED: self._texts} if self._texts else dict(found)
         codec.encode(self._where, whole, max_bytes=max_bytes)
@@ -107,7 +107,7 @@ def moment(where: str, value: Any) -> datetime:
         raise InvalidValue(where, "must be a time within the years 1 to 9999") from None
 
 
-def mapped(words: Mapping[str, T], where: str, value: Any) -> T:
+def map_word(words: Mapping[str, T], where: str, value: Any) -> T:
     """Return the library's word for a word of the source."""
     if not isinstance(value, str) or value not in words:
         raise InvalidValue(where, f"expected a known word, got {value!r:.80}", permitted=sorted(words))
@@ -122,7 +122,7 @@ def id_of(run_id: str, *parts: Any) -> str:
     return hashlib.sha256(codec.encode_sound([run_id, *parts])).hexdigest()
 
 
-def fitting(text: str, max_bytes: int) -> str:
+def fit_text(text: str, max_bytes: int) -> str:
     """Return the text, or its SHA-256 if it is too long."""
     data = text.encode()
     return text if len(data) <= max_bytes else hashlib.sha256(data).hexdigest()

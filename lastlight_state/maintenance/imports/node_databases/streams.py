@@ -21,9 +21,9 @@ from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.node_databases.source_rows import (
     SourceRow,
     Terms,
-    fitting,
+    fit_text,
     id_of,
-    mapped,
+    map_word,
     moment,
 )
 
@@ -39,7 +39,7 @@ def event(terms: Terms, row: Row) -> Row:
     payload = found.json("payload_json", _EVENT.payload)
     if payload is not None and not isinstance(payload, dict):
         raise InvalidValue(f"_smithers_events {row['seq']!s:.80}.payload_json", "must be an object")
-    payload = found.kept(payload or {}, _EVENT.payload) or {}
+    payload = found.add_adapted(payload or {}, _EVENT.payload) or {}
     made = event_checks.row(
         found.must("run_id", _ID),
         found.must("type", cells.name(_EVENT.type)),
@@ -112,9 +112,9 @@ def tool_call(terms: Terms, row: Row, executions: Collection[str]) -> Row:
         "iteration": place[0],
         "attempt": place[1],
         "execution_id": execution if execution in executions else None,
-        "call_id": fitting(":".join(map(str, (node, *place))), 256),
+        "call_id": fit_text(":".join(map(str, (node, *place))), 256),
         "tool_name": found.must("tool_name", _NAME),
-        "status": found.must("status", partial(mapped, _TOOL_STATUSES)),
+        "status": found.must("status", partial(map_word, _TOOL_STATUSES)),
         "started_at": begun,
         "finished_at": ended,
         "duration_ms": None if ended is None else max(0, round((ended - begun).total_seconds() * 1000)),
@@ -131,7 +131,7 @@ def sandbox(terms: Terms, row: Row, run: Row) -> Row:
         "run_id": found.must("run_id", _NAME),
         "sandbox_id": found.must("sandbox_id", _NAME),
         "runtime": found.must("runtime", _NAME),
-        "status": found.must("status", partial(mapped, _SANDBOX_STATUSES)),
+        "status": found.must("status", partial(map_word, _SANDBOX_STATUSES)),
         **{name: found.may(name, _NAME) for name in ("remote_run_id", "workspace_id", "container_id")},
         "bundle_path": found.may("bundle_path", cells.name(_SANDBOX.bundle_path)),
         "shipped_at": shipped,
@@ -140,7 +140,7 @@ def sandbox(terms: Terms, row: Row, run: Row) -> Row:
         "updated_at": completed or shipped or run["started_at"],
     }
     config = found.json("config_json", _SANDBOX.config, dict) or {}
-    return {**made, "config": {**config, **(found.others(_PLACED_SANDBOX, _SANDBOX.config) or {})}}
+    return {**made, "config": {**config, **(found.other_values(_PLACED_SANDBOX, _SANDBOX.config) or {})}}
 
 
 def scores(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
@@ -169,11 +169,11 @@ def _score(terms: Terms, row: Row) -> Row:
         "expected": None,
     }
     meta = found.json("meta_json", _SCORE.meta)
-    kept = found.kept({}, _SCORE.meta)
+    kept = found.add_adapted({}, _SCORE.meta)
     return {**made, "meta": meta if kept is None else {"meta": meta, **kept}}
 
 
-_MOST = limits_of(FRAMES)
+_LIMITS = limits_of(FRAMES)
 
 _ENCODINGS = {name: name for name in ("full", "keyframe", "delta")}
 _DELTA = "delta"
@@ -202,25 +202,25 @@ def frames(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
 
 def _frame(found: SourceRow, before: tuple[int, str] | None) -> tuple[Row, str]:
     number = found.must("frame_no", valid.number)
-    body = found.must("xml_json", cells.text(_MOST.body))
-    encoding = mapped(_ENCODINGS, "encoding", found.row.get("encoding") or "full")
+    body = found.must("xml_json", cells.text(_LIMITS.body))
+    encoding = map_word(_ENCODINGS, "encoding", found.row.get("encoding") or "full")
     text = _text(number, body, encoding, before)
     made = {
-        "run_id": found.must("run_id", cells.name(_MOST.run_id)),
+        "run_id": found.must("run_id", cells.name(_LIMITS.run_id)),
         "frame_no": number,
-        "created_at": _created(found),
+        "created_at": _creation_time(found),
         "encoding": encoding,
         "content_hash": codec.digest(text),
         "full_bytes": len(text.encode()),
-        "note": found.may("note", cells.text(_MOST.note)),
-        "mounted_task_ids": _ids(number, found.json("mounted_task_ids_json", _MOST.mounted_task_ids, list)),
-        "task_index": _index(found.json("task_index_json", _MOST.task_index, (list, dict))),
+        "note": found.may("note", cells.text(_LIMITS.note)),
+        "mounted_task_ids": _ids(number, found.json("mounted_task_ids_json", _LIMITS.mounted_task_ids, list)),
+        "task_index": _index(found.json("task_index_json", _LIMITS.task_index, (list, dict))),
         "body": body if encoding == _DELTA else text,
     }
     return made, text
 
 
-def _created(found: SourceRow) -> datetime:
+def _creation_time(found: SourceRow) -> datetime:
     created: datetime = found.must("created_at_ms", moment)
     return created
 
@@ -234,7 +234,7 @@ def _text(number: int, body: str, encoding: str, before: tuple[int, str] | None)
     try:
         if before is None or not is_change:
             return codec.canonical(json_codec.decode(body))
-        return codec.canonical(codec.replayed(json_codec.decode(before[1]), [body]))
+        return codec.canonical(codec.replay_deltas(json_codec.decode(before[1]), [body]))
     except InvalidValue as error:
         raise InvalidValue(where, f"{error.where}: {error.problem}") from None
     except ValueError as error:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import bind, statement_of
 from lastlight_state.journal.models import (
     EVENTS,
     FRAMES,
@@ -25,7 +25,7 @@ from lastlight_state.maintenance.imports.node_databases import runs, streams, va
 from lastlight_state.maintenance.imports.node_databases.absent import AbsentRows
 from lastlight_state.maintenance.imports.node_databases.source_rows import Terms
 from lastlight_state.maintenance.imports.node_databases.values import Outputs
-from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, Piece, UnitLookup
+from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, ImportUnit, UnitLookup
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row, RowDraft, RowPiece
 from lastlight_state.outputs.models import INPUTS
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS, RUNS
@@ -45,7 +45,7 @@ def _is_pending(stored: Row, _row: Row) -> bool:
     return bool(stored["status"] == "pending")
 
 
-def _happened(table: sa.Table, *left: str) -> Growth:
+def _unchanging_growth(table: sa.Table, *left: str) -> Growth:
     """Return the rule for rows that never change once stored. ``left`` are columns that only this library writes."""
     return Growth(_never, frozenset(table.c.keys()) - set(left), (), frozenset(left))
 
@@ -92,9 +92,9 @@ GROWTHS: dict[str, Growth] = {
                 frozenset({"blocks_run"}),
             ),
         ),
-        (EVENTS, _happened(EVENTS)),
-        (SIGNALS, _happened(SIGNALS, "consumed_at", "consumed_by")),
-        (FRAMES, _happened(FRAMES)),
+        (EVENTS, _unchanging_growth(EVENTS)),
+        (SIGNALS, _unchanging_growth(SIGNALS, "consumed_at", "consumed_by")),
+        (FRAMES, _unchanging_growth(FRAMES)),
         (
             TOOL_CALLS,
             Growth(
@@ -130,7 +130,7 @@ GROWTHS: dict[str, Growth] = {
 
 _c = TOOL_CALLS.c
 _STREAM = "tool_calls"
-_CALLS = prepared(sa.select(_c.seq, _c.call_id).where(_c.run_id == bind("run_id", _c.run_id)))
+_CALLS = statement_of(sa.select(_c.seq, _c.call_id).where(_c.run_id == bind("run_id", _c.run_id)))
 
 
 class RunPiece(RowPiece):
@@ -144,19 +144,19 @@ class RunPiece(RowPiece):
         self._produced = produced
         self._calls = sorted(calls, key=lambda row: (row["started_at"], row["call_id"]))
 
-    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
+    def compare(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the unit, the number of rows to add by table, and counts for ``noticed``."""
-        held = values.fitting(look.view, self._produced)
+        held = values.fitting_tables(look.view, self._produced)
         run = self.draft.given["workflow_runs"][0]
-        rows = {name: values.made(table, self._produced[name], run) for name, table in held.items()}
+        rows = {name: values.convert_rows(table, self._produced[name], run) for name, table in held.items()}
         # once a table is defined, the next import brings in its rows
         self.digest = digest([self.draft.digest, sorted(held)]) if held else self.draft.digest
         is_same = pieces.is_same(look, self)
-        before = brought.told_by(pieces.known(look))
+        before = brought.told_by(pieces.known_digest(look))
         absent = AbsentRows(look, self, before, keeps_all=is_same or look.revives)
         self._given = absent.left_out({**self.draft.given, **rows, "tool_calls": self._calls}, held)
         self._number(look, absent.ends)
-        found, added, noticed = super().compared(look)
+        found, added, noticed = super().compare(look)
         if found in STORED:
             noticed["removed_here"] += absent.removed
             left = self._produced.keys() - held.keys()
@@ -206,7 +206,7 @@ OF_RUNS = {
 Rows = Mapping[str, Sequence[CellRow]]
 
 
-def piece(source: Foreign, row: CellRow, left: Sequence[str], outputs: Sequence[str], into: ImportTarget) -> Piece:
+def piece(source: Foreign, row: CellRow, left: Sequence[str], outputs: Sequence[str], into: ImportTarget) -> ImportUnit:
     """Return the run in a row of ``_smithers_runs`` as a unit.
 
     ``left`` are tables that cannot be stored: their rows are counted. ``outputs`` are tables of tasks' outputs.
@@ -223,8 +223,8 @@ def piece(source: Foreign, row: CellRow, left: Sequence[str], outputs: Sequence[
     source.confirm()
     terms = Terms(into.settings.limits, lenient=into.lenient)
     before = digest([row, found, produced])
-    row, told, made = _scoped(into, row, found, produced)
-    given = {table: rows for table, rows in _given(terms, row, told).items() if rows}
+    row, told, made = _scoped_rows(into, row, found, produced)
+    given = {table: rows for table, rows in _run_rows(terms, row, told).items() if rows}
     for table, count in counts.items():
         terms.noticed[f"{table.removeprefix('_smithers_')}_left"] += count
     target = ("workflow_run", given["workflow_runs"][0]["id"])
@@ -240,30 +240,32 @@ _RUN_NAMES = ("run_id", "parent_run_id", "request_id")
 _SCORES = "_smithers_scorers"
 
 
-def scoped(into: ImportTarget, kind: str, row: CellRow) -> CellRow:
+def scope_row(into: ImportTarget, kind: str, row: CellRow) -> CellRow:
     """Return the row of a unit, with the scope as a prefix of its names."""
-    return _renamed(into, _NAMES[kind], row)
+    return _prefix_names(into, _NAMES[kind], row)
 
 
-def _renamed(into: ImportTarget, names: Sequence[str], row: CellRow) -> CellRow:
+def _prefix_names(into: ImportTarget, names: Sequence[str], row: CellRow) -> CellRow:
     if into.scope is None:
         return row
-    return row | {name: into.scoped(row[name]) for name in names if isinstance(row.get(name), str)}
+    return row | {name: into.scoped_id(row[name]) for name in names if isinstance(row.get(name), str)}
 
 
-def _scoped(into: ImportTarget, row: CellRow, found: Rows, produced: Outputs) -> tuple[CellRow, Rows, Outputs]:
+def _scoped_rows(into: ImportTarget, row: CellRow, found: Rows, produced: Outputs) -> tuple[CellRow, Rows, Outputs]:
     """Return the rows of a run, with the scope as a prefix of their names."""
 
-    def renamed(tables: Mapping[str, Sequence[Row]]) -> dict[str, list[CellRow]]:
+    def renamed_tables(tables: Mapping[str, Sequence[Row]]) -> dict[str, list[CellRow]]:
         return {
-            table: [_renamed(into, (*_RUN_NAMES, "id") if table == _SCORES else _RUN_NAMES, dict(one)) for one in rows]
+            table: [
+                _prefix_names(into, (*_RUN_NAMES, "id") if table == _SCORES else _RUN_NAMES, dict(one)) for one in rows
+            ]
             for table, rows in tables.items()
         }
 
-    return _renamed(into, _RUN_NAMES, row), renamed(found), renamed(produced)
+    return _prefix_names(into, _RUN_NAMES, row), renamed_tables(found), renamed_tables(produced)
 
 
-def _given(terms: Terms, row: CellRow, found: Rows) -> dict[str, list[CellRow]]:
+def _run_rows(terms: Terms, row: CellRow, found: Rows) -> dict[str, list[CellRow]]:
     run = runs.run(terms, row)
     used = {tuple(one[name] for name in _PLACE): one for one in found.get(USAGE, ())}
     tries = found.get("_smithers_attempts", ())
@@ -287,7 +289,7 @@ def _given(terms: Terms, row: CellRow, found: Rows) -> dict[str, list[CellRow]]:
         "frames": streams.numbers(shown, "frame_no"),
     }
     return {
-        "workflow_runs": [runs.placed(run, row["status"], nodes, is_asked=is_asked, others=others)],
+        "workflow_runs": [runs.complete_run(run, row["status"], nodes, is_asked=is_asked, others=others)],
         "executions": attempts,
         "run_nodes": nodes,
         "run_loops": loops,

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state import codec
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import bind, statement_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
@@ -26,7 +26,7 @@ from lastlight_state.outputs.shapes import OutputColumn
 
 _OUTPUT_MOST = limits_of(HISTORY)
 
-_SCHEMA = prepared(
+_SCHEMA = statement_of(
     sa.select(REGISTRY.c.json_schema).where(REGISTRY.c.table_name == bind("name", REGISTRY.c.table_name))
 )
 
@@ -46,7 +46,7 @@ _CHECKS: dict[str, Check] = {
 }
 
 
-def fitting(view: Unit, outputs: Outputs) -> dict[str, Registered]:
+def fitting_tables(view: Unit, outputs: Outputs) -> dict[str, Registered]:
     """Return the output tables that can store their rows.
 
     Such a table is defined in the store with all columns of its rows, or accepts any object.
@@ -56,7 +56,7 @@ def fitting(view: Unit, outputs: Outputs) -> dict[str, Registered]:
     return {name: table for name, table in there.items() if _fits(table, outputs[name]) or _is_open(view, table)}
 
 
-def made(table: Registered, rows: Sequence[Row], run: Mapping[str, Any]) -> list[Row]:
+def convert_rows(table: Registered, rows: Sequence[Row], run: Mapping[str, Any]) -> list[Row]:
     """Convert rows to the form of the table, with the times of their run.
 
     Raises `InvalidValue` for a value that the table cannot store.
@@ -103,7 +103,7 @@ def _output_value(where: str, column: OutputColumn, value: Any) -> Any:
     return check(where, value)
 
 
-_MOST = limits_of(INPUTS)
+_LIMITS = limits_of(INPUTS)
 
 #: The table of the inputs, with the run as its key.
 TABLE = "input"
@@ -123,8 +123,8 @@ def revision(terms: Terms, run: Row, row: Row, snapshots: Sequence[Row]) -> Row:
     payload = _of_one_column(found)
     is_typed = set(row) != {"run_id", _PAYLOAD}
     if is_typed:
-        payload = _told(payload | _of_columns(row), snapshots)
-    codec.encode(f"input {run['id']:.80}", payload, max_bytes=_MOST.payload)
+        payload = _snapshot_payload(payload | _of_columns(row), snapshots)
+    codec.encode(f"input {run['id']:.80}", payload, max_bytes=_LIMITS.payload)
     return {
         "run_id": run["id"],
         "revision": 0,
@@ -137,7 +137,7 @@ def revision(terms: Terms, run: Row, row: Row, snapshots: Sequence[Row]) -> Row:
 
 
 def _of_one_column(found: SourceRow) -> Row:
-    payload = found.json(_PAYLOAD, _MOST.payload)
+    payload = found.json(_PAYLOAD, _LIMITS.payload)
     if payload is not None and not isinstance(payload, dict):
         raise InvalidValue(f"input.{_PAYLOAD}", f"must be an object, not {type(payload).__name__}")
     return payload or {}
@@ -158,13 +158,13 @@ def _value(value: Any) -> Any:
     return value
 
 
-def _told(payload: Row, snapshots: Sequence[Row]) -> Row:
+def _snapshot_payload(payload: Row, snapshots: Sequence[Row]) -> Row:
     """Return the payload of a snapshot whose values equal those of the columns.
 
     If there is none, return ``payload``.
     """
     for snapshot in snapshots:
         told = _value(snapshot["input_json"])
-        if isinstance(told, dict) and inputs.folded(told) == inputs.folded(payload):
+        if isinstance(told, dict) and inputs.folded_values(told) == inputs.folded_values(payload):
             return told
     return payload

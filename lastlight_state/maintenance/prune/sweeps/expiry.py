@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from lastlight_state.checkpoints.models import THREADS
 from lastlight_state.checkpoints.statements import TABLES
 from lastlight_state.db.lists.filters import family, first_column
-from lastlight_state.db.rows.statements import Family, Row, Statement, bind, exactly, number, prepared
+from lastlight_state.db.rows.statements import Family, Row, Statement, bind, exactly, number, statement_of
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.prune import arguments
@@ -42,7 +42,7 @@ class Source:
     children: tuple[sa.Column[Any], ...] = ()
 
     @property
-    def expired(self) -> sa.ColumnElement[bool]:
+    def has_expired(self) -> sa.ColumnElement[bool]:
         """Return the condition that a record has expired."""
         return sa.and_(self.expires_at.is_not(None), self.expires_at <= bind("now", self.expires_at))
 
@@ -59,7 +59,7 @@ class Source:
 
     def by_expiry(self, statement: sa.Select[Any]) -> sa.Select[Any]:
         """Return the statement restricted to expired records, using the index by expiry."""
-        return through(statement.where(self.expired), self.key.table, self.expiry)
+        return through(statement.where(self.has_expired), self.key.table, self.expiry)
 
     def by_age(self, statement: sa.Select[Any], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
         """Return the statement with these conditions, using the index by age."""
@@ -74,7 +74,7 @@ class Statements:
         keys = sa.select(key.label("key"))
         expired = source.by_expiry(keys).order_by(source.expires_at).limit(number(LOOK))
         old = source.by_age(keys, source.old).order_by(age, key).limit(number(LOOK))
-        either = sa.or_(source.expired, source.old)
+        either = sa.or_(source.has_expired, source.old)
 
         def among(several: Any) -> sa.Select[Any]:
             return keys.where(key.in_(several), either).order_by(key)
@@ -82,35 +82,37 @@ class Statements:
         self.known = family(lambda several: keys.where(key.in_(several)))
         #: Finds the last of the valid records to keep. It also reads expired records between them, which are all
         #: removed.
-        self.boundary: Statement[arguments.Place] = prepared(
+        self.boundary: Statement[arguments.Place] = statement_of(
             source.by_age(sa.select(age.label("age"), key.label("key")), source.valid)
             .order_by(age.desc(), key.desc())
             .limit(number(1))
             .offset(sa.bindparam("kept", type_=sa.Integer())),
             tuple,
         )
-        self.look_expired, self.look_old = prepared(expired), prepared(old)
-        self.lock_expired, self.lock_old = prepared(_locking(expired)), prepared(_locking(old))
+        self.look_expired, self.look_old = statement_of(expired), statement_of(old)
+        self.lock_expired, self.lock_old = statement_of(_locking_select(expired)), statement_of(_locking_select(old))
         self.chosen = family(among)
-        self.lock_chosen = family(lambda several: _locking(among(several)))
+        self.lock_chosen = family(lambda several: _locking_select(among(several)))
         self._count(source)
 
     def _count(self, source: Source) -> None:
         key, amount = source.key, sa.select(sa.func.count().label("rows"))
         own, keys = amount.select_from(key.table), sa.select(key)
         going = (source.by_expiry(keys), source.by_age(keys, source.old, source.valid))
-        self.count_expired = prepared(source.by_expiry(own))
-        self.count_old = prepared(source.by_age(own, source.old, source.valid))
+        self.count_expired = statement_of(source.by_expiry(own))
+        self.count_old = statement_of(source.by_age(own, source.old, source.valid))
         #: Counts the rows removed with expired records, and with old records, by table.
         self.count_children = {
-            str(child.table.name): [prepared(amount.select_from(child.table).where(child.in_(one))) for one in going]
+            str(child.table.name): [
+                statement_of(amount.select_from(child.table).where(child.in_(one))) for one in going
+            ]
             for child in source.children
         }
-        self.measure = {str(child.table.name): _counting(child) for child in source.children}
+        self.measure = {str(child.table.name): _count_family(child) for child in source.children}
         self.remove = {str(one.table.name): _removal(one) for one in (*source.children, key)}
 
 
-def _counting(column: sa.Column[Any]) -> Family:
+def _count_family(column: sa.Column[Any]) -> Family:
     return family(lambda keys: sa.select(sa.func.count().label("rows")).where(column.in_(keys)))
 
 
@@ -118,7 +120,7 @@ def _removal(column: sa.Column[Any]) -> Family:
     return family(lambda keys: sa.delete(column.table).where(column.in_(keys)))
 
 
-def _locking(statement: sa.Select[Any]) -> sa.Select[Any]:
+def _locking_select(statement: sa.Select[Any]) -> sa.Select[Any]:
     return statement.with_for_update(skip_locked=True)
 
 
@@ -135,16 +137,16 @@ class Expiring(OneStage):
         self.tables = tuple(self.statements.remove)
         self._table = self.tables[-1]
 
-    def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
+    def existing_keys(self, unit: Unit, keys: Iterable[str]) -> set[str]:
         """Return the keys among these that exist."""
         return set(first_column(unit, self.statements.known, keys))
 
-    def bounded(self, unit: Unit, terms: Terms) -> Terms:
+    def bounded_terms(self, unit: Unit, terms: Terms) -> Terms:
         """Return the terms with ``until`` added.
 
         Records before this place are old enough, and not among the newest valid records.
         """
-        return arguments.bounded(unit, self.statements.boundary, terms, now=_now(terms))
+        return arguments.bounded_terms(unit, self.statements.boundary, terms, now=_now(terms))
 
     def look(self, unit: Unit, terms: Terms, _after: Any) -> CandidatePage:
         """Return the next batch of removable records. Needs no cursor, because removed records are not found again."""
@@ -202,10 +204,10 @@ class OverStatements:
 
         found = through_expiry(keys).order_by(expires_at).limit(number(LOOK))
         self.known = family(lambda several: keys.where(key.in_(several)))
-        self.look, self.lock = prepared(found), prepared(_locking(found))
+        self.look, self.lock = statement_of(found), statement_of(_locking_select(found))
         self.chosen = family(among)
-        self.lock_chosen = family(lambda several: _locking(among(several)))
-        self.count = prepared(through_expiry(sa.select(sa.func.count().label("rows")).select_from(key.table)))
+        self.lock_chosen = family(lambda several: _locking_select(among(several)))
+        self.count = statement_of(through_expiry(sa.select(sa.func.count().label("rows")).select_from(key.table)))
         self.remove = _removal(key)
 
 
@@ -221,11 +223,11 @@ class Over(OneStage):
         self.tables = (table,)
         self.statements = statements
 
-    def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
+    def existing_keys(self, unit: Unit, keys: Iterable[str]) -> set[str]:
         """Return the keys among these that exist."""
         return set(first_column(unit, self.statements.known, keys))
 
-    def bounded(self, unit: Unit, terms: Terms) -> Terms:
+    def bounded_terms(self, unit: Unit, terms: Terms) -> Terms:
         """Return the terms unchanged. This kind needs no values that are fixed when the prune begins."""
         return terms
 

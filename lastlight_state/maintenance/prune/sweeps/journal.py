@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.lists.filters import family, first_column, rows
-from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, constant, number, statement_of
 from lastlight_state.db.schema.indexes import AmongFew, Leading
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.journal import tool_calls
@@ -47,7 +47,7 @@ def _numbers(column: sa.Column[Any], run: sa.ColumnElement[Any], *conditions: sa
     return sa.select(column).where(column.table.c.run_id == run, *conditions).correlate(RUNS)
 
 
-def _one(statement: sa.Select[Any]) -> sa.ColumnElement[Any]:
+def _one_value(statement: sa.Select[Any]) -> sa.ColumnElement[Any]:
     return statement.limit(number(1)).scalar_subquery()
 
 
@@ -57,23 +57,23 @@ def _first(column: sa.Column[Any]) -> Finds:
     It sorts by number. With EXISTS, Postgres 15 may read the whole table if its statistics know few runs with many
     rows.
     """
-    return lambda run: _one(_numbers(column, run).order_by(column))
+    return lambda run: _one_value(_numbers(column, run).order_by(column))
 
 
 def _last(column: sa.Column[Any], *conditions: sa.ColumnElement[bool]) -> Finds:
     """Return an expression for the last number of a run's rows."""
-    return lambda run: _one(_numbers(column, run, *conditions).order_by(column.desc()))
+    return lambda run: _one_value(_numbers(column, run, *conditions).order_by(column.desc()))
 
 
 def _after_most(column: sa.Column[Any]) -> Finds:
     """Return an expression for the number of a run's first row that does not fit into the batch."""
-    return lambda run: _one(_numbers(column, run).order_by(column).offset(_MOST))
+    return lambda run: _one_value(_numbers(column, run).order_by(column).offset(_MOST))
 
 
 def _whole_after_most(run: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     """Return the first complete frame after a batch of a run's frames. Later frames can be rebuilt from it."""
     beyond = _anchor.c.frame_no >= _after_most(_frame.c.frame_no)(run)
-    return _one(_numbers(_anchor.c.frame_no, run, _is_whole, beyond).order_by(_anchor.c.frame_no))
+    return _one_value(_numbers(_anchor.c.frame_no, run, _is_whole, beyond).order_by(_anchor.c.frame_no))
 
 
 def _scores(run: sa.ColumnElement[Any]) -> sa.Select[Any]:
@@ -123,9 +123,9 @@ class Part:
         """Return a DELETE of the first removable rows of a run, about as many as fit into a batch."""
         of_run = self.key.table.c.run_id == _RUN
         if self.cut is None:
-            return prepared(sa.delete(self.key.table).where(of_run, AmongFew(self.key, _scores(_RUN).limit(_MOST))))
+            return statement_of(sa.delete(self.key.table).where(of_run, AmongFew(self.key, _scores(_RUN).limit(_MOST))))
         end = number(_ALL) if self.stays is None else self.stays(_RUN)
-        return prepared(sa.delete(self.key.table).where(of_run, self.key < sa.func.coalesce(self.cut(_RUN), end)))
+        return statement_of(sa.delete(self.key.table).where(of_run, self.key < sa.func.coalesce(self.cut(_RUN), end)))
 
 
 PARTS = (
@@ -133,7 +133,7 @@ PARTS = (
     Part(SIGNALS.c.seq, _first(_signal.c.seq), _after_most(_signal.c.seq)),
     Part(FRAMES.c.frame_no, _first(_frame.c.frame_no), _whole_after_most, _last(_anchor.c.frame_no, _is_whole)),
     Part(TOOL_CALLS.c.seq, _first(_call.c.seq), _after_most(_call.c.seq)),
-    Part(SCORES.c.id, lambda run: _one(_scores(run))),
+    Part(SCORES.c.id, lambda run: _one_value(_scores(run))),
 )
 
 
@@ -173,16 +173,16 @@ class Journal(OneStage):
     keep_days = RUNS_KIND.keep_days
     keep_n = RUNS_KIND.keep_n
 
-    def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
+    def existing_keys(self, unit: Unit, keys: Iterable[str]) -> set[str]:
         """Return the runs among these that exist."""
         return set(first_column(unit, STATEMENTS[RUNS_KIND.name].known, keys))
 
-    def bounded(self, unit: Unit, terms: Terms) -> Terms:
+    def bounded_terms(self, unit: Unit, terms: Terms) -> Terms:
         """Return the terms with ``until`` added.
 
         Runs that ended before this place are old enough, and not among the newest.
         """
-        return candidates.bounded(unit, RUNS_KIND, terms)
+        return candidates.bounded_terms(unit, RUNS_KIND, terms)
 
     def look(self, unit: Unit, terms: Terms, after: Any) -> CandidatePage:
         """Return the next runs whose journals have removable rows, in the order of their ends."""
@@ -190,15 +190,15 @@ class Journal(OneStage):
         found = Range.of(RUNS_KIND, terms).next(unit, start, locked=False)
         free = _free(unit, [key for _, key in found], Counter())
         keys = [row["key"] for row in rows(unit, SOME, free) if any(row[name] for name in self.tables)]
-        return CandidatePage(keys, arguments.written(found[-1]) if len(found) == LOOK else None)
+        return CandidatePage(keys, arguments.encode_place(found[-1]) if len(found) == LOOK else None)
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
         """Remove about ``most`` rows from the journals of these runs, the oldest first."""
-        here = Range.of(RUNS_KIND, {**terms, "ids": keys}).held(unit)
+        here = Range.of(RUNS_KIND, {**terms, "ids": keys}).hold_keys(unit)
         free = _free(unit, here, Counter())
         _settle(unit, free)
         counts: Counter[str] = Counter()
-        for key, part in _going(unit, free):
+        for key, part in _removable_parts(unit, free):
             left = most - counts.total()
             if left <= 0:
                 return Removal(counts, more=True)
@@ -221,12 +221,12 @@ def _free(unit: Unit, keys: Sequence[str], protected: Counter[str]) -> list[str]
 
     A run whose output a live run reads is not protected here, because outputs are in executions, which stay.
     """
-    kept = candidates.protected(unit, RUNS_KIND, keys, frozenset()) if keys else {}
+    kept = candidates.protected_records(unit, RUNS_KIND, keys, frozenset()) if keys else {}
     protected.update(kept.values())
     return [key for key in keys if key not in kept]
 
 
-def _going(unit: Unit, keys: Sequence[str]) -> Iterator[tuple[str, Part]]:
+def _removable_parts(unit: Unit, keys: Sequence[str]) -> Iterator[tuple[str, Part]]:
     """Yield each run together with each part that has removable rows."""
     for row in rows(unit, SOME, keys):
         for part in PARTS:

@@ -18,7 +18,7 @@ from lastlight_state.conversations.tables import LINKS, MESSAGES, PROGRESSIONS
 from lastlight_state.conversations.words import MESSAGE, PROGRESSION
 from lastlight_state.db.lists.filters import family, rows
 from lastlight_state.db.rows.statements import Family, bind, number
-from lastlight_state.db.schema.indexes import unindexed
+from lastlight_state.db.schema.indexes import hide_from_indexes
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.prune.sweeps.sweep import CandidatePage, Keys, Removal, Tally, Terms, cutoff
 
@@ -29,7 +29,7 @@ LEAST_DAYS = 1
 def _old_and_alone(table: sa.Table, referring: Iterable[sa.Column[Any]]) -> Family:
     """Return a `Family` of statements that find rows that are old enough and to which none of these columns refers."""
     key, made = table.c.id, table.c.created_at
-    old = unindexed(made < bind("cutoff", made))
+    old = hide_from_indexes(made < bind("cutoff", made))
     # One index probe for each row and column. For NOT EXISTS, Postgres may read the whole referring table.
     probes = (sa.select(number(1)).where(column == key).limit(number(1)).scalar_subquery() for column in referring)
     alone = [probe.is_(None) for probe in probes]
@@ -55,9 +55,9 @@ class Stage:
     def look(self, unit: Unit, terms: Terms, after: str | None) -> CandidatePage:
         """Return the removable rows among the next rows after a key."""
         keys, ends = self.keys.next(unit, terms, after)
-        return CandidatePage(self.judged(unit, terms, keys), ends)
+        return CandidatePage(self.removable_keys(unit, terms, keys), ends)
 
-    def judged(self, unit: Unit, terms: Terms, keys: Iterable[str]) -> list[str]:
+    def removable_keys(self, unit: Unit, terms: Terms, keys: Iterable[str]) -> list[str]:
         """Return those of these keys that may be removed."""
         return [row["key"] for row in rows(unit, self.judge, keys, {"cutoff": cutoff(terms)})]
 
@@ -66,21 +66,21 @@ class Stage:
 
         Rows that are locked or no longer removable stay.
         """
-        going = self.judged(unit, terms, self.keys.locked(unit, keys))
+        going = self.removable_keys(unit, terms, self.keys.lock_rows(unit, keys))
         taken = self._first(unit, going, most)
         counts: Counter[str] = Counter()
         for table, removal in self.removals.items() if taken else ():
             counts[table] += unit.change(*removal.of(taken))
         return Removal(+counts, len(taken) < len(going))
 
-    def all(self, unit: Unit, terms: Terms) -> Iterator[list[str]]:
+    def removable_batches(self, unit: Unit, terms: Terms) -> Iterator[list[str]]:
         """Yield all removable rows of this table, in batches."""
         look = CandidatePage([], "")
         while look.after is not None:
             look = self.look(unit, terms, look.after)
             yield look.keys
 
-    def counted(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
+    def removal_counts(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
         """Return how many rows, by table, would be removed together with these rows."""
         counts = Counter({self.table: len(keys)})
         for table, sizes in self.measures.items():
@@ -121,29 +121,29 @@ class Orphans:
     keep_days = 30
     keep_n = None
 
-    def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
+    def existing_keys(self, unit: Unit, keys: Iterable[str]) -> set[str]:
         """Return those of these keys that belong to existing orders or messages."""
         asked = list(keys)
         return {key for stage in self.stages for key in stage.keys.among(unit, asked)}
 
-    def bounded(self, _unit: Unit, terms: Terms) -> Terms:
+    def bounded_terms(self, _unit: Unit, terms: Terms) -> Terms:
         """Return the terms unchanged, because orphans are removed only by their age."""
         return terms
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
         """Return the orders and messages that would be removed, including messages that are only in these orders."""
         found, orders = Tally(), set[str]()
-        for keys in ORDERS.all(unit, terms):
+        for keys in ORDERS.removable_batches(unit, terms):
             found.add(keys)
-            found.counts += ORDERS.counted(unit, keys)
+            found.counts += ORDERS.removal_counts(unit, keys)
             orders.update(keys)
-        for keys in chain(ALONE.all(unit, terms), [_freed(unit, terms, orders)]):
+        for keys in chain(ALONE.removable_batches(unit, terms), [_freed_messages(unit, terms, orders)]):
             found.add(keys)
-            found.counts += ALONE.counted(unit, keys)
+            found.counts += ALONE.removal_counts(unit, keys)
         return found
 
 
-def _freed(unit: Unit, terms: Terms, orders: set[str]) -> list[str]:
+def _freed_messages(unit: Unit, terms: Terms, orders: set[str]) -> list[str]:
     """Return the messages that may be removed once these orders are removed."""
     held = {message for order in orders for _, message in links(unit, order)}
     if terms["ids"] is not None:

@@ -15,8 +15,8 @@ from lastlight_state.conversations.shared.threads import removed_unused
 from lastlight_state.conversations.tables import CHANGES, DELIVERIES, INBOXES, MESSAGES, SESSIONS
 from lastlight_state.conversations.words import SESSION
 from lastlight_state.db.lists.filters import family, rows
-from lastlight_state.db.rows.statements import Family, Statement, bind, number, prepared
-from lastlight_state.db.schema.indexes import unindexed
+from lastlight_state.db.rows.statements import Family, Statement, bind, number, statement_of
+from lastlight_state.db.schema.indexes import hide_from_indexes
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.prune.sweeps.sweep import CandidatePage, Keys, OneStage, Removal, Tally, Terms, cutoff
 from lastlight_state.maintenance.upkeep.counters import CHANGES_COUNTER, INBOX_COUNTER, Counter as Numbering
@@ -76,36 +76,36 @@ class Heads(OneStage):
     def _table(self) -> str:
         return str(self.owner.table.name)
 
-    def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
+    def existing_keys(self, unit: Unit, keys: Iterable[str]) -> set[str]:
         """Return those of these owners that exist."""
         return self.keys.among(unit, keys)
 
-    def bounded(self, _unit: Unit, terms: Terms) -> Terms:
+    def bounded_terms(self, _unit: Unit, terms: Terms) -> Terms:
         """Return the terms unchanged, because the rows to keep are counted separately for each owner."""
         return terms
 
     def look(self, unit: Unit, terms: Terms, after: str | None) -> CandidatePage:
         """Return the next owners after a key that have a removable prefix."""
         keys, ends = self.keys.next(unit, terms, after)
-        judged = self._judged(unit, terms, keys, Counter())
-        found = [key for key, _ in self._going(unit, terms, judged, most=1)]
+        judged = self._removable_owners(unit, terms, keys, Counter())
+        found = [key for key, _ in self._removal_limits(unit, terms, judged, most=1)]
         return CandidatePage(found, ends)
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
         """Remove about ``most`` rows from the prefixes of these owners, in the owners' order."""
-        here = self.keys.locked(unit, keys) if self.locks else keys
+        here = self.keys.lock_rows(unit, keys) if self.locks else keys
         left = most if self.freed is None else max(1, most // 2)
         counts: Counter[str] = Counter()
         held: set[str] = set()
         more = False
-        judged = list(self._judged(unit, terms, here, Counter()))
+        judged = list(self._removable_owners(unit, terms, here, Counter()))
         self._settle(unit, judged)
-        for key, limit in list(self._going(unit, terms, judged, most=left + 1)):
+        for key, limit in list(self._removal_limits(unit, terms, judged, most=left + 1)):
             if left <= 0:
                 more = True
                 break
             end = self._cut(unit, key, limit, left)
-            held.update(self._held(unit, key, end))
+            held.update(self._referenced_keys(unit, key, end))
             gone = unit.change(self.statements.remove, {"owner": key, "limit": end})
             counts[self._table] += gone
             left -= gone
@@ -120,17 +120,19 @@ class Heads(OneStage):
         last: str | None = after
         while last is not None:
             keys, last = self.keys.next(unit, terms, last)
-            limits.update(self._going(unit, terms, self._judged(unit, terms, keys, found.protected)))
+            limits.update(self._removal_limits(unit, terms, self._removable_owners(unit, terms, keys, found.protected)))
         found.add(limits)
         held: set[str] = set()
         for key, limit in limits.items():
             found.counts[self._table] += unit.value(self.statements.count, {"owner": key, "limit": limit})
-            held.update(self._held(unit, key, limit))
+            held.update(self._referenced_keys(unit, key, limit))
         if self.freed is not None:
             found.counts[self.freed.table] += self.freed.count(unit, held, limits)
         return found
 
-    def _judged(self, unit: Unit, terms: Terms, keys: Iterable[str], protected: Counter[str]) -> Iterator[str]:
+    def _removable_owners(
+        self, unit: Unit, terms: Terms, keys: Iterable[str], protected: Counter[str]
+    ) -> Iterator[str]:
         """Yield the owners whose first row is old enough and that nothing protects.
 
         The others are counted by reason.
@@ -143,7 +145,9 @@ class Heads(OneStage):
             elif old:
                 yield key
 
-    def _going(self, unit: Unit, terms: Terms, keys: Iterable[str], most: int = _ALL) -> Iterator[tuple[str, int]]:
+    def _removal_limits(
+        self, unit: Unit, terms: Terms, keys: Iterable[str], most: int = _ALL
+    ) -> Iterator[tuple[str, int]]:
         """Yield each owner with removable rows, and the number before which rows are removed. At most ``most`` each."""
         values = {"cutoff": cutoff(terms), "kept": max(terms["keep_n"], 1) - 1, "most": most}
         for row in rows(unit, self.statements.limits, keys, values):
@@ -162,7 +166,7 @@ class Heads(OneStage):
         found = unit.value(self.statements.cut, {"owner": key, "most": most})
         return limit if found is None else min(limit, found)
 
-    def _held(self, unit: Unit, key: str, limit: int) -> Iterator[str]:
+    def _referenced_keys(self, unit: Unit, key: str, limit: int) -> Iterator[str]:
         after = -1
         while self.freed is not None:
             found = unit.rows(self.statements.held, {"owner": key, "after": after, "limit": limit})
@@ -191,10 +195,10 @@ class Statements:
         self.judge = _of_owners(heads, _first_rows(heads))
         self.limits = _of_owners(heads, _ends(heads))
         self.late = family(lambda keys: _late(heads.counter).where(heads.key.in_(keys)).order_by(heads.key))
-        self.cut = prepared(sa.select(at).where(this).order_by(at).limit(number(1)).offset(_MOST))
-        self.count = prepared(sa.select(sa.func.count()).select_from(at.table).where(this, before))
-        self.remove = prepared(sa.delete(at.table).where(this, before))
-        self.held = _held(heads, this, before)
+        self.cut = statement_of(sa.select(at).where(this).order_by(at).limit(number(1)).offset(_MOST))
+        self.count = statement_of(sa.select(sa.func.count()).select_from(at.table).where(this, before))
+        self.remove = statement_of(sa.delete(at.table).where(this, before))
+        self.held = _reference_statement(heads, this, before)
 
 
 def _late(counter: Numbering) -> sa.Select[Any]:
@@ -224,7 +228,7 @@ def _ends(heads: Heads) -> dict[str, sa.ColumnElement[Any]]:
     """
     at, rows = heads.number, sa.select(heads.number).where(heads.owner == heads.key).limit(number(1))
     cut = rows.order_by(at).offset(_MOST).correlate(heads.key.table).scalar_subquery()
-    young = unindexed(sa.or_(heads.age.is_(None), heads.age >= bind("cutoff", heads.age)))
+    young = hide_from_indexes(sa.or_(heads.age.is_(None), heads.age >= bind("cutoff", heads.age)))
     stop = rows.where(at < sa.func.coalesce(cut, number(_ALL)), young).order_by(at)
     newest = rows.order_by(at.desc()).offset(sa.bindparam("kept", type_=sa.Integer()))
     return {
@@ -240,10 +244,10 @@ def _first(heads: Heads, value: Any) -> Any:
     return found.order_by(heads.number).limit(number(1)).scalar_subquery()
 
 
-def _held(heads: Heads, *conditions: sa.ColumnElement[bool]) -> Statement:
+def _reference_statement(heads: Heads, *conditions: sa.ColumnElement[bool]) -> Statement:
     at, held = heads.number, heads.number if heads.freed is None else heads.freed.column
     found = sa.select(at.label("at"), held.label("held")).where(*conditions, at > bind("after", at))
-    return prepared(found.order_by(at).limit(number(_READ)))
+    return statement_of(found.order_by(at).limit(number(_READ)))
 
 
 # Prefixes of inboxes' deliveries, and of feeds' entries.
@@ -256,7 +260,7 @@ _DELIVERED: Family[tuple[str, str, int]] = family(
 )
 
 
-def _unused(unit: Unit, messages: set[str], limits: Mapping[str, int]) -> int:
+def _unused_count(unit: Unit, messages: set[str], limits: Mapping[str, int]) -> int:
     """Return how many of these messages lose their last reference with the deliveries before these positions."""
     staying = {message for message, _ in rows(unit, HOLDERS, messages)}
     staying.update(message for message, _ in rows(unit, POINTING, messages))
@@ -276,7 +280,10 @@ EXCHANGE = Heads(
     age=_d.acked_at,
     waits=sa.and_(_d.acked_at.is_(None), _d.delivered_at < bind("cutoff", _d.delivered_at)),
     freed=PrefixReferences(
-        str(MESSAGES.name), _d.message_id, _unused, lambda unit, messages: removed_unused(unit, messages, REFERRED)
+        str(MESSAGES.name),
+        _d.message_id,
+        _unused_count,
+        lambda unit, messages: removed_unused(unit, messages, REFERRED),
     ),
 )
 CHANGES_SWEEP = Heads(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import sqlalchemy as sa
 
 from lastlight_state.db.lists.filters import family, first_column
-from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.rows.statements import bind, number, statement_of
 from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.db.units.unit import Unit
 
@@ -109,10 +109,10 @@ class Sweep(Protocol):
     def stages(self) -> Sequence[Stage]:
         """Return the stages of this sweep. A stage begins when the previous stage has nothing left to remove."""
 
-    def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
+    def existing_keys(self, unit: Unit, keys: Iterable[str]) -> set[str]:
         """Return those of the given keys that exist."""
 
-    def bounded(self, unit: Unit, terms: Terms) -> Terms:
+    def bounded_terms(self, unit: Unit, terms: Terms) -> Terms:
         """Return the terms with values added that are fixed when a prune begins, such as the newest records to keep."""
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
@@ -132,7 +132,7 @@ class Keys:
 
     def __init__(self, key: sa.Column[Any]) -> None:
         found = sa.select(key.label("key"))
-        self.walk = prepared(found.where(key > bind("after", key)).order_by(key).limit(number(LOOK)))
+        self.walk = statement_of(found.where(key > bind("after", key)).order_by(key).limit(number(LOOK)))
         self.known = family(lambda keys: found.where(key.in_(keys)))
         self.lock = family(lambda keys: found.where(key.in_(keys)).order_by(key).with_for_update(skip_locked=True))
 
@@ -149,6 +149,6 @@ class Keys:
         """Return the keys among these that exist."""
         return set(first_column(unit, self.known, keys))
 
-    def locked(self, unit: Unit, keys: Iterable[str]) -> list[str]:
+    def lock_rows(self, unit: Unit, keys: Iterable[str]) -> list[str]:
         """Return the keys among these whose rows could be locked. The locks last until the unit ends."""
         return [*first_column(unit, self.lock, keys)]
