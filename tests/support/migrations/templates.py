@@ -24,7 +24,7 @@ class SqliteTemplates:
         if revision is not None:
             file = self._folder / revision
             if not file.exists():
-                _migrate(str(file), revision)
+                migrate_to(str(file), revision)
             shutil.copyfile(file, place)
         return f"sqlite:///{place}"
 
@@ -77,7 +77,8 @@ def _script(url: str, revision: str) -> str:
     return text
 
 
-def _migrate(url: str, revision: str) -> None:
+def migrate_to(url: str, revision: str) -> None:
+    """Migrate the database to the revision."""
     backend = open_backend(url, Options())
     migrate(backend, revision)
     backend.close()
