@@ -157,7 +157,8 @@ def test_every_setting_of_a_callers_session_is_back_after_a_unit_and_a_joined_bl
     engine = sa.create_engine(postgres_database.url, pool_size=1, max_overflow=0)
 
     def connected(driver: Any, record: Any) -> None:
-        driver.execute("SET statement_timeout = 1234; SET lock_timeout = 55; SET search_path = public, pg_catalog")
+        driver.execute("SET statement_timeout = 1234; SET lock_timeout = 55")
+        driver.execute("SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_catalog', false)")
         driver.execute("SET timezone = 'Asia/Tokyo'; SET default_transaction_isolation = 'serializable'")
         driver.commit()
 

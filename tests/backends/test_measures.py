@@ -76,7 +76,7 @@ def test_tables_of_another_schema_are_not_counted(postgres_url: str) -> None:
     with connect(postgres_url) as raw:
         raw.execute("CREATE SCHEMA mine")
         raw.execute("CREATE TABLE mine.t (x int)")
-        raw.execute("CREATE TABLE public.u (x int)")
+        raw.execute("CREATE TABLE u (x int)")
     assert list(measures_of(postgres_url, tables=("t", "u")).tables) == ["u"]
     assert list(measures_of(postgres_url, Options(schema="mine"), tables=("t", "u")).tables) == ["t"]
 

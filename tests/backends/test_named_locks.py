@@ -6,6 +6,7 @@ import threading
 
 from lastlight_state import StateStore
 from lastlight_state.testing import Database
+from lastlight_state.testing.postgres import connect
 
 
 def _hold(store: StateStore, name: str, entered: threading.Event, leave: threading.Event) -> None:
@@ -37,9 +38,11 @@ def test_the_second_who_asks_waits_for_the_first_to_end(database: Database) -> N
 def test_a_schema_that_is_named_and_the_same_one_by_default_share_their_locks(postgres_url: str) -> None:
     """backends B-48: the lock is the schema's, however the store came to it."""
     entered, leave, entered_too, leave_too = (threading.Event() for _ in range(4))
+    with connect(postgres_url) as connection:
+        [schema] = connection.execute("SELECT current_schema()").fetchone()  # type: ignore[misc]
     with (
         StateStore.open(postgres_url, migrate=True) as by_default,
-        StateStore.open(postgres_url, schema="public") as by_name,
+        StateStore.open(postgres_url, schema=schema) as by_name,
     ):
         holder = threading.Thread(target=_hold, args=(by_default, "admission", entered, leave))
         waiter = threading.Thread(target=_hold, args=(by_name, "admission", entered_too, leave_too))

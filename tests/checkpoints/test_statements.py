@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg.pq import Format
 from sqlalchemy import create_engine
 from support.checkpoints.steps import content, step, texts, write
@@ -13,6 +14,7 @@ from lastlight_state.checkpoints import NewCheckpoint, NewWrite
 from lastlight_state.testing import Database, racing
 
 
+@pytest.mark.plain_postgres("counts statements, and a chain is two there")
 def test_a_few_writes_of_a_task_are_one_statement_on_postgres(postgres_database: Database) -> None:
     """checkpoints CK-61: with the change of the thread, and without a transaction around it."""
     store = postgres_database.open()

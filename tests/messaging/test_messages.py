@@ -399,4 +399,4 @@ def test_a_chat_takes_place_in_the_schema_of_its_store(postgres_database: Databa
     assert store.messaging.sessions.close_idle() == 0
     new = store.messaging.sessions.create(IN_THREAD, on_active="close")
     assert [found.id for found in store.messaging.sessions.list(active=True)] == [new.id]
-    assert raw("SELECT count(*) FROM public.messaging_sessions") == [(0,)]
+    assert raw("SELECT count(*) FROM messaging_sessions") == [(0,)]

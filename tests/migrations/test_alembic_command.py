@@ -149,6 +149,7 @@ def test_it_works_from_elsewhere_with_the_configuration_named(sqlite_place: Plac
     assert current(sqlite_place.backend()) == scripts.head()
 
 
+@pytest.mark.plain_postgres("runs a script as one text")
 def test_it_writes_a_script_that_can_be_run(place: Place) -> None:
     """migrations MG-62: ``alembic upgrade --sql`` as a real command; from any revision, in one transaction."""
     before = None
@@ -172,6 +173,7 @@ def test_a_script_that_fails_changes_nothing(place: Place) -> None:
     assert catalogue(place.backend()) == before
 
 
+@pytest.mark.plain_postgres("runs a script as one text")
 def test_a_script_for_a_schema_makes_it_there(postgres_place: Place) -> None:
     """migrations MG-29, MG-62, Postgres."""
     done = alembic("-x", f"url={postgres_place.url}", "-x", "schema=agents", "upgrade", "head", "--sql")

@@ -95,6 +95,7 @@ def test_a_dry_run_refuses_a_version_that_is_wrong(place: Place) -> None:
         )
 
 
+@pytest.mark.plain_postgres("runs a script as one text")
 def test_a_script_goes_to_stdout_and_nothing_else_does(place: Place) -> None:
     """migrations MG-62: ``--sql``, executed as it stands."""
     said = lastlight_state("migrate", "--sql", "--url", place.url)
@@ -302,6 +303,7 @@ def owner_url(postgres_place: Place) -> Iterator[str]:
         admin.execute(f"DROP ROLE {role}")
 
 
+@pytest.mark.plain_postgres("makes roles that may use the schema public alone")
 @pytest.mark.parametrize("way", ["flag", "file", "environment"])
 def test_a_difficult_password_works_through_every_command_and_is_shown_by_none(
     way: str, owner_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

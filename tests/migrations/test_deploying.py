@@ -67,6 +67,7 @@ def test_a_file_of_the_original_is_looked_at_and_taken_over(sqlite_place: Place)
     assert current(sqlite_place.backend()) == HEAD
 
 
+@pytest.mark.plain_postgres("runs a script as one text")
 def test_administrators_run_the_script(postgres_place: Place) -> None:
     """packaging PT-24."""
     postgres_place.at("0001")

@@ -153,6 +153,7 @@ def test_autogenerate_makes_a_table_that_refers_to_ours(place: Place, host: Host
     assert current(place.backend()) == HEAD
 
 
+@pytest.mark.plain_postgres("runs a script as one text")
 def test_a_script_holds_our_statements_and_makes_what_the_upgrade_makes(place: Place, host: Host) -> None:
     """migrations MG-54: as it stands, on an empty database."""
     written = host("upgrade head --sql")
@@ -209,6 +210,7 @@ def test_it_works_in_an_env_that_commits_each_revision(place: Place, host: Host)
     assert {"orders", "bills"} <= tables(place.backend())
 
 
+@pytest.mark.plain_postgres("runs a script as one text")
 def test_a_schema_of_their_own_holds_our_tables(postgres_place: Place, host_on: Callable[[Place], Host]) -> None:
     """migrations MG-29, MG-53, Postgres: made by the upgrade and by the script, and the host's path is as before."""
     host = host_on(postgres_place)

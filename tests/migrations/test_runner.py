@@ -190,7 +190,7 @@ def test_a_temporary_table_cannot_pose_as_a_permit(postgres_place: Place) -> Non
     raw = postgres_place.raw()
     raw.execute("CREATE TEMPORARY TABLE maintenance_permits (receipt_id text)")
     raw.execute("INSERT INTO maintenance_permits VALUES ('reset')")
-    delete_is_refused(raw, "public")
+    delete_is_refused(raw, raw.execute("SELECT current_schema()").fetchone()[0])
 
 
 def test_a_service_may_migrate_on_its_own_connection(place: Place) -> None:

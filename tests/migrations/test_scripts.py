@@ -89,7 +89,8 @@ def test_every_table_on_postgres_says_whose_it_is(postgres_place: Place) -> None
     postgres_place.at()
     comments = postgres_place.raw().execute(
         "SELECT relname, obj_description(oid, 'pg_class') FROM pg_class"
-        " WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname <> 'lastlight_state_version'"
+        " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+        " AND relname <> 'lastlight_state_version'"
     )
     found = dict(comments.fetchall())
     assert found.keys() == METADATA.tables.keys()

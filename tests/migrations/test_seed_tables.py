@@ -107,7 +107,7 @@ def test_defaults_of_postgres_are_the_original_ones(postgres_place: Place) -> No
     postgres_place.at("0001")
     found = postgres_place.raw().execute(
         "SELECT table_name || '.' || column_name, column_default FROM information_schema.columns"
-        " WHERE table_schema = 'public' AND column_default IS NOT NULL"
+        " WHERE table_schema = current_schema() AND column_default IS NOT NULL"
     )
     assert dict(found.fetchall()) == {
         "workflow_runs.phase_history": "'[]'::jsonb",

@@ -55,7 +55,7 @@ def test_nothing_is_empty_and_stays_nothing(place: Place) -> None:
     if place.name == "sqlite":
         assert not place.path.exists()
     else:
-        relations = "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+        relations = "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
         assert place.raw().execute(relations).fetchone() == (0,)
 
 

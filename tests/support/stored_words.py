@@ -10,7 +10,7 @@ _GUARDS = {
     "sqlite": "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' AND instr(name, '_word_') > 0",
     "postgresql": (
         "SELECT tgname, tgrelid::regclass::text, pg_get_triggerdef(oid) FROM pg_trigger "
-        "WHERE strpos(tgname::text, '_word_') > 0"
+        "WHERE strpos(tgname::text, '_word_') > 0 AND tgrelid::regclass::text !~ '_[0-9]{6}$'"  # no shards of Citus
     ),
 }
 

@@ -104,7 +104,7 @@ class Killer:
                 found = [pid for (pid,) in driver.execute(_SESSIONS).fetchall()]
                 self.most = max(self.most, len(found))
                 if found and self.killed < 40:
-                    driver.execute("SELECT pg_terminate_backend(%s)", (random.choice(found),))
+                    driver.execute("SELECT pg_terminate_backend(%s::int)", (random.choice(found),))
                     self.killed += 1
 
     def __enter__(self) -> Self:

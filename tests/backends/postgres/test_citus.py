@@ -15,6 +15,8 @@ from lastlight_state.testing import Database
 from lastlight_state.testing.postgres import connect
 from lastlight_state.workflows import Trigger
 
+pytestmark = pytest.mark.plain_postgres("makes the catalogs of Citus by hand")
+
 
 def says(url: str, *, group: int, distributed: bool) -> None:
     """Let a database of plain Postgres say that it is a server of Citus."""

@@ -67,6 +67,7 @@ def test_a_server_that_is_refused_may_be_used_all_the_same() -> None:
     assert isinstance(old, NotSupported)
 
 
+@pytest.mark.plain_postgres("names servers that are not Citus")
 @pytest.mark.parametrize(
     ("sql", "name"),
     [

@@ -54,7 +54,7 @@ def asked(store: StateStore, sql: str, mode: Mode = Mode.READ) -> Any:
 
 
 def kill(database: Database, pid: int) -> None:
-    assert database.raw().execute("SELECT pg_terminate_backend(%s, 5000)", (pid,)).fetchone() == (True,)
+    assert database.raw().execute("SELECT pg_terminate_backend(%s::int, 5000)", (pid,)).fetchone() == (True,)
 
 
 # ---- Sessions --------------------------------------------------------------------------------------------------------
@@ -187,18 +187,25 @@ def test_a_process_may_have_any_number_of_files_open(postgres_database: Database
 
 
 # A trigger that ends the connection of the first so many rows.
-ON_INSERT = """
-CREATE SEQUENCE attempts;
-CREATE FUNCTION on_insert() RETURNS trigger LANGUAGE plpgsql AS $$
+ON_INSERT = (
+    "CREATE SEQUENCE attempts",
+    """CREATE FUNCTION on_insert() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN IF nextval('attempts') <= {times} THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
-    RETURN NEW; END $$;
-CREATE TRIGGER on_insert BEFORE INSERT ON workflow_runs FOR EACH ROW EXECUTE FUNCTION on_insert();
-"""
+    RETURN NEW; END $$""",
+    "CREATE TRIGGER on_insert BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION on_insert()",
+)
+
+
+def let_connections_die(database: Database, times: int, table: str = "workflow_runs") -> None:
+    """Let the first inserts into the table end their connection."""
+    raw = database.raw()
+    for statement in ON_INSERT:
+        raw.execute(statement.format(times=times, table=table))
 
 
 def test_a_unit_whose_connection_dies_before_it_wrote_is_repeated_once(postgres_database: Database) -> None:
     """backends B-33: a disconnect before any statement of a unit succeeded."""
-    postgres_database.raw().execute(ON_INSERT.format(times=1))
+    let_connections_die(postgres_database, 1)
     store = postgres_database.open()
     naps = Naps(store)
     store.workflows.runs.ensure("key", "w", trigger=TRIGGER, phase="p")
@@ -210,7 +217,7 @@ def test_a_unit_that_may_not_be_done_twice_is_repeated_where_nothing_of_it_was_d
     postgres_database: Database,
 ) -> None:
     """backends B-33: a disconnect inside its transaction."""
-    postgres_database.raw().execute(ON_INSERT.format(times=1).replace("workflow_runs", "sessions"))
+    let_connections_die(postgres_database, 1, "sessions")
     store = postgres_database.open()
     naps = Naps(store)
     store.conversations.sessions.create()
@@ -221,7 +228,7 @@ def test_connections_that_go_on_dying_are_unavailable_and_the_next_call_finds_a_
     postgres_database: Database,
 ) -> None:
     """backends B-82: retried or surface as `BackendUnavailable`."""
-    postgres_database.raw().execute(ON_INSERT.format(times=2))
+    let_connections_die(postgres_database, 2)
     store = postgres_database.open()
     Naps(store)
     with pytest.raises(BackendUnavailable, match="57P01"):
@@ -315,13 +322,15 @@ def test_the_lock_timeout_names_itself_and_is_repeated(postgres_database: Databa
 
 def test_a_schema_holds_everything_and_no_search_path_is_needed(postgres_url: str) -> None:
     """backends B-35: schema translation."""
+    with connect(postgres_url) as plain:
+        default = plain.execute("SELECT current_schema()").fetchone()
     with StateStore.open(postgres_url, schema="Agents 1", migrate=True) as store:
         run = create(store)
         store.workflows.runs.append_phase(run, PhaseEntry("build", True))
         with store.transaction() as tx:
             tx.workflows.runs.merge_scratch(run, {"n": 1})
         assert [one.id for one in store.workflows.runs.list()] == [run]
-        assert asked(store, "SELECT current_schema()") == "public"
+        assert (asked(store, "SELECT current_schema()"),) == default
     with connect(postgres_url) as plain:
         found = plain.execute(
             "SELECT DISTINCT schemaname FROM pg_tables WHERE tablename LIKE 'workflow%' OR tablename LIKE 'lastlight%'"

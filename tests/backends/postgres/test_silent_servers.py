@@ -59,6 +59,7 @@ def test_a_server_that_hangs_is_left_for_another_connection(postgres_database: D
             store.workflows.overrides.put("w", enabled=True)
 
 
+@pytest.mark.plain_postgres("counts statements, and a chain is two there")
 def test_a_write_that_a_silent_server_got_has_an_unknown_outcome(postgres_database: Database) -> None:
     """cluster CL-1: for nobody knows whether it was carried out."""
     url = postgres_database.url + "&application_name=hangs"

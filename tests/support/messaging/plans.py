@@ -19,10 +19,15 @@ class Plans:
         self._raw = database.raw()
         self.backend = database.open().backend
         self._values = values
+        self._has_begun = False
 
     def set(self, name: str, value: str) -> None:
-        """Change a setting of Postgres' planner."""
-        self._raw.execute(f"SET {name} = {value}")
+        """Change a setting of Postgres' planner. Citus passes it on inside a transaction, if it is told to."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._raw.execute("BEGIN")
+            self._raw.execute("SET LOCAL citus.propagate_set_commands = 'local'")
+        self._raw.execute(f"SET LOCAL {name} = {value}")
 
     def of(self, statement: Statement[Any], values: Mapping[str, Any] | None = None) -> str:
         """The plan as text, in the words of the product."""

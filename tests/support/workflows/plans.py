@@ -14,6 +14,8 @@ from lastlight_state.testing import Database
 
 #: Ranges whose rows are put in one order. Each has a limit of its own. Postgres 18 says that sorts are switched off.
 _MERGED = re.compile(r"Sort  \([^\n]*\n(?: *Disabled: true\n)? *Sort Key: [^\n]*\n *->  Append  [^\n]*\n *->  Limit")
+#: The end of a name of a shard's index, on Citus.
+_SHARD = re.compile(r"_1\d{5}\b")
 _NO_TABLE = ("INDEX", "anon", "(subquery", "CONSTANT ROW")
 
 
@@ -21,7 +23,7 @@ class Plan:
     """The steps of a plan, one text a line."""
 
     def __init__(self, lines: list[str], name: str) -> None:
-        self.text = "\n".join(lines)
+        self.text = _SHARD.sub("", "\n".join(lines))
         self._name = name
 
     @property
@@ -58,8 +60,10 @@ def plan_of(
     explain = "EXPLAIN QUERY PLAN " if database.name == "sqlite" else "EXPLAIN "
     with closing(database.raw()) as raw:  # a test asks for many plans, and all workers share the server's connections
         if in_order and database.name == "postgresql":
+            raw.execute("BEGIN")
+            raw.execute("SET LOCAL citus.propagate_set_commands = 'local'")  # a name that means nothing without Citus
             for way in ("seqscan", "hashjoin", "mergejoin", "sort", "bitmapscan"):
-                raw.execute(f"SET enable_{way} = off")
+                raw.execute(f"SET LOCAL enable_{way} = off")
             _make_scans_dear(raw)
         rows = raw.execute(explain + compiled.sql, compiled.parameters(values)).fetchall()
     return Plan([str(row[-1]) for row in rows], database.name)
@@ -74,8 +78,8 @@ def _make_scans_dear(raw: Any) -> None:
     """
     [(version,)] = raw.execute("SELECT current_setting('server_version_num')::int").fetchall()
     if version >= 180_000:
-        raw.execute("SET cpu_tuple_cost = 1")
-        raw.execute("SET cpu_index_tuple_cost = 0.5")
+        raw.execute("SET LOCAL cpu_tuple_cost = 1")
+        raw.execute("SET LOCAL cpu_index_tuple_cost = 0.5")
 
 
 def plan_of_page(

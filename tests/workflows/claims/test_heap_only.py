@@ -29,6 +29,7 @@ def test_no_index_holds_a_column_that_a_heartbeat_changes(database: Database, ra
         assert not columns & set(re.findall(r"\w+", " ".join(indexes)))
 
 
+@pytest.mark.plain_postgres("reads statistics of tables, which the shards keep")
 @pytest.mark.parametrize("size", [200, 2_000, pytest.param(262_000, marks=pytest.mark.soak)])
 def test_heartbeats_are_heap_only_updates(postgres_database: Database, size: int) -> None:
     """workflows W-102: one by one and many at once, whatever the context; at least 95 in 100.

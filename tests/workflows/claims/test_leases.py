@@ -206,6 +206,8 @@ def test_a_role_that_knows_the_seed_alone_ends_a_run(postgres_database: Database
     run = started(store)
     raw.execute("BEGIN")
     raw.execute("CREATE ROLE original")
+    [(schema,)] = raw.execute("SELECT quote_ident(current_schema())").fetchall()
+    raw.execute(f"GRANT USAGE ON SCHEMA {schema} TO original")
     raw.execute("GRANT SELECT, UPDATE ON workflow_runs TO original")
     raw.execute("SET LOCAL ROLE original")
     with pytest.raises(Exception, match="permission denied"), raw.transaction():

@@ -159,6 +159,7 @@ def test_a_token_of_something_else_is_refused(store: StateStore, frozen_clock: F
         store.workflows.claims.list_claimable(grace=LEASE, page_token=own)
 
 
+@pytest.mark.plain_postgres("counts statements, and a chain is two there")
 def test_any_number_of_claims_takes_the_same_statements(database: Database) -> None:
     """workflows W-102: one deciding statement for a heartbeat, of one or of hundreds, and for a take."""
     with recorded(database) as (store, sent):
@@ -182,6 +183,7 @@ def test_any_number_of_claims_takes_the_same_statements(database: Database) -> N
         assert statements(lambda: claims.take_next(owner="s", limit=40)) == one
 
 
+@pytest.mark.plain_postgres("fills tables by a statement that Citus refuses")
 def test_hundreds_of_heartbeats_in_one_statement_renew_every_claim(every_backend: StateStore, raw: Raw) -> None:
     """workflows W-102."""
     claims = every_backend.workflows.claims

@@ -213,6 +213,7 @@ def test_cost_adds_up_exactly(store: StateStore) -> None:
     assert (summary.totals.cost_usd, summary.totals.executions) == (Decimal("0.3"), 2)
 
 
+@pytest.mark.plain_postgres("fills tables by a statement that Citus refuses")
 def test_ten_thousand_rows_of_floats_add_up_exactly(every_backend: StateStore, raw: Raw) -> None:
     """workflows W-60: rows of another program, in one order and in the other."""
     for order in ("ASC", "DESC"):

@@ -133,6 +133,7 @@ FROM workflow_runs, n
 """
 
 
+@pytest.mark.plain_postgres("fills tables by a statement that Citus refuses")
 def test_lists_of_nodes_read_what_they_show(every_backend: StateStore, database: Database, raw: Raw) -> None:
     """workflows W-101, W-103: no scan and no sort, and over all runs only the nodes that wait."""
     if database.name == "postgresql":

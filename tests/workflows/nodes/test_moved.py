@@ -226,4 +226,4 @@ def test_a_graph_lives_in_the_schema_of_its_store(postgres_database: Database) -
     assert loops.find_output(run_id, "fix") == "text"
     store.workflows.runs.finish(run_id, "succeeded")
     assert store.workflows.runs.get(run_id).node_statuses == {"a": "finished"}
-    assert raw("SELECT count(*) FROM public.run_nodes") == [(0,)]
+    assert raw("SELECT count(*) FROM run_nodes") == [(0,)]

@@ -184,6 +184,7 @@ def long_line(every_backend: StateStore, database: Database, raw: Raw) -> StateS
     return every_backend
 
 
+@pytest.mark.plain_postgres("counts statements, and a chain is two there")
 def test_any_number_of_runs_is_admitted_by_the_same_statements(database: Database) -> None:
     """workflows W-102: and one alone by a single statement where the database can."""
     with recorded(database) as (store, sent):
@@ -203,6 +204,7 @@ def test_any_number_of_runs_is_admitted_by_the_same_statements(database: Databas
         assert statements(lambda: queue.admit(runs[-1].id)) == alone
 
 
+@pytest.mark.plain_postgres("reads a plan, and Citus has steps of its own")
 def test_every_statement_goes_by_what_is_queued(long_line: StateStore, database: Database) -> None:
     """workflows W-36, W-101, W-103: in the order of the line, whatever the history; many who are off cost a look."""
     plan = partial(plan_of, database, long_line, in_order=True)

@@ -92,6 +92,7 @@ def test_no_rollup_takes_a_text_or_a_column_behind_one(sqlite_database: Database
     assert threads == {"id", "trigger_id"}
 
 
+@pytest.mark.plain_postgres("reads a plan, and Citus has steps of its own")
 def test_a_window_is_a_range_of_the_index_before_its_ends_are_known(postgres_database: Database) -> None:
     """workflows W-172: with one end alone, Postgres takes a third of the table for the window, and reads it whole."""
     store, raw = postgres_database.open(), Raw(postgres_database)

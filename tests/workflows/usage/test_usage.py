@@ -68,6 +68,7 @@ def test_what_was_used_for_a_repository(store: StateStore, frozen_clock: FrozenC
     assert costs(at) == {"acme/widget": 6, "widget": 8}
 
 
+@pytest.mark.plain_postgres("fills tables by a statement that Citus refuses")
 def test_ten_thousand_costs_in_any_order_add_up_alike(every_backend: StateStore, raw: Raw) -> None:
     """workflows W-60: 0.1 and 0.2, and floats of another program that end in half a micro-dollar."""
     legacy = sum(Decimal(n) / 128 for n in range(1, 10_001) if n % 4 > 1)
