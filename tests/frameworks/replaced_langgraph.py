@@ -33,6 +33,7 @@ from lastlight_state.aio import AsyncStateStore
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.integrations.langgraph_store import LangGraphStore
+from lastlight_state.settings import Settings
 from lastlight_state.store import StateStore
 
 
@@ -55,7 +56,9 @@ class TickingClock:
             return moment
 
 
-STORE = AsyncStateStore(StateStore.open(os.environ["FRAMEWORKS_DATABASE"], clock=TickingClock()))
+#: A test of the suites makes thousands of calls at once, which wait for their turn; its own time limit ends it.
+_PATIENT = Settings(pool_timeout=240, queue_timeout=240)
+STORE = AsyncStateStore(StateStore.open(os.environ["FRAMEWORKS_DATABASE"], settings=_PATIENT, clock=TickingClock()))
 #: The fixtures that give a saver or a store, with those of their parameters that are ours here.
 PARAMETERS = {
     "sync_checkpointer": {"sqlite", "sqlite_aes"},
