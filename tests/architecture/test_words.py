@@ -62,6 +62,20 @@ def test_every_docstring_of_the_library_is_looked_at(tmp_path: Path, docstring: 
     assert len(list(WORDS["problems"](tmp_path))) == named
 
 
+@with_each(
+    ("name", "named"),
+    [
+        *(("stored", True), ("_stored", True), ("others", True), ("_waiting", True), ("held", True)),
+        *(("stored_row", False), ("_mapping", False), ("heading", False), ("speed", False)),
+        *(("due", False), ("_due", False), ("left", False), ("_left", True), ("driving", False), ("_driving", True)),
+    ],
+)
+def test_a_participle_or_a_pronoun_alone_is_no_name_of_a_function(tmp_path: Path, name: str, named: bool) -> None:
+    """house H-135: an ordinary noun is, and a name that callers of the library use."""
+    write(tmp_path, f"class Face:\n    async def {name}() -> None: ...\n", "lastlight_state")
+    assert len(list(WORDS["problems"](tmp_path))) == named
+
+
 def test_a_changed_docstring_without_a_verb_is_named_and_an_old_one_is_not(clone: Path) -> None:
     """house H-130."""
     old = 'def old():\n    """What was there."""\n'
