@@ -50,8 +50,8 @@ CONVERSATIONS: list[tuple[Callable[..., str], int]] = [
     (within(pydantic_ai.PydanticAIConversations, "_entry_key"), 2),
 ]
 SCOPES: list[tuple[Callable[..., str], int]] = [
-    (within(a2a.A2ATasks, "_scoped"), 2),
-    (within(a2a.A2APushConfigs, "_scoped"), 3),
+    (within(a2a.A2ATasks, "_scope_of"), 2),
+    (within(a2a.A2APushConfigs, "_scope_of"), 3),
     (within(a2a_replicas.A2AVersionedTasks, "_versions"), 2),
     (a2a_replicas._events, 3),
     (lambda scope, app: adapter(adk.ADKSessions, _scope=scope)._place(app, "", "").app, 2),

@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[2]
 WRONG = """
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.rows.statements import statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.messaging.message_statements import Draft
 from lastlight_state.messaging.message_statements import GET
@@ -58,7 +58,7 @@ def another_table(unit: Unit) -> MessagingSession | None:
     return unit.row(GET)
 
 def untyped(unit: Unit) -> MessagingMessage | None:
-    return unit.row(prepared(MESSAGES.select()))
+    return unit.row(statement_of(MESSAGES.select()))
 
 def of_a_list(repository: Repository) -> Page[MessagingMessage]:
     return repository._page(LIST, None, 1, None)

@@ -37,7 +37,7 @@ class Moving(Upkeep):
     schema: str | None
     citus: Citus | None
     dialect: PGDialect_psycopg
-    placed: Callable[[str], str]
+    fill_in_schema: Callable[[str], str]
 
     def server(self) -> str:
         with translate_errors(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ class Moving(Upkeep):
         self, checkout: Any, sql: str, params: Mapping[str, Any], columns: Sequence[Column[Any]]
     ) -> Iterator[Sequence[Any]]:
         types = [str(column.type.compile(self.dialect).partition(" COLLATE ")[0]).lower() for column in columns]
-        said = f"COPY ({self.placed(sql)}) TO STDOUT"
+        said = f"COPY ({self.fill_in_schema(sql)}) TO STDOUT"
         with translate_errors(), checkout.driver.cursor() as cursor, cursor.copy(said, params) as copy:
             copy.set_types(types)
             try:

@@ -24,7 +24,7 @@ COPIED = """
 import os, sys
 from pathlib import Path
 from lastlight_state.backends.sqlite import private_copies
-copy = private_copies.taken(Path(sys.argv[1]), checked=False)
+copy = private_copies.take_copy(Path(sys.argv[1]), checked=False)
 os.kill(os.getpid(), 9)
 """
 

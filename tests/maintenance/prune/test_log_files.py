@@ -167,7 +167,7 @@ def test_a_log_that_is_named_or_written_before_it_goes_stays(
     assert {"s-1.jsonl", "s-2.jsonl"} < set(there(store))
 
 
-@pytest.mark.parametrize("call", ["judged", "remove"])
+@pytest.mark.parametrize("call", ["removable_files", "remove"])
 def test_logs_whose_project_becomes_a_link_stay(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
