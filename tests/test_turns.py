@@ -48,11 +48,11 @@ IN_MEMORY: dict[str, tuple[Callable[[], Any], Call, object]] = {
         True,
     ),
     "a queue that takes no more": (lambda: Queue(9, 9), lambda queue: queue.refuse(StateError("over")), None),
-    "what has grown": (lambda: watches.Watch(dict), lambda watch: watch.grown({"k": 1}, 0), {}),
+    "what has grown": (lambda: watches.Watch(dict), lambda watch: watch.wait_for_growth({"k": 1}, 0), {}),
     "how often to look": (lambda: watches.Watch(dict), lambda watch: watch._interval(), 0.5),
     "what to look for": (
         lambda: watches.Watch(dict),
-        lambda watch: watch._wanted(watch._idle),
+        lambda watch: watch._wanted_keys(watch._idle),
         [],
     ),
     "the end of a wait": (lambda: watches.Watch(dict), lambda watch: watch._over(object()), None),

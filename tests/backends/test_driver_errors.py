@@ -66,7 +66,7 @@ CALLS: dict[str, Call] = {
     "ask": lambda backend, at: backend.ask(at, "SELECT 1", {}, limit=1, timeout=1),
     "stream": lambda backend, at: list(backend.stream(at, "SELECT 1", {}, [NOTES.c.number])),
     "load": lambda backend, at: backend.load(at, "t", ["a"], []),
-    "given": lambda backend, at: backend.given(at, "t", "a"),
+    "last_number": lambda backend, at: backend.last_number(at, "t", "a"),
     "advance": lambda backend, at: backend.advance(at, "t", "a", 5),
 }
 ONLY: dict[str, dict[str, Call]] = {

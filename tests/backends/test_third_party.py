@@ -29,11 +29,11 @@ UNABLE: dict[str, tuple[str, Callable[[Any, Any], object]]] = {
 }
 NOTHING: dict[str, Callable[[Any, Any], object]] = {
     "files": lambda kind, own: len(kind.files.fget(own)) or None,
-    "malformed": lambda kind, own: kind.malformed(own, sa.column("a"), "JSON"),
+    "malformed_condition": lambda kind, own: kind.malformed_condition(own, sa.column("a"), "JSON"),
     "place": lambda kind, own: kind.place(own),
     "lost_log": lambda kind, own: kind.lost_log(own, lacks_tables=True) or None,
     "checkpoint": lambda kind, own: kind.checkpoint(own, CHECKOUT, "PASSIVE"),
-    "given": lambda kind, own: kind.given(own, CHECKOUT, "t", "a"),
+    "last_number": lambda kind, own: kind.last_number(own, CHECKOUT, "t", "a"),
     "advance": lambda kind, own: kind.advance(own, CHECKOUT, "t", "a", 5),
     "analyze": lambda kind, own: kind.analyze(own, CHECKOUT, ["t"]),
     "identity": lambda kind, own: kind.identity(own, CHECKOUT),
