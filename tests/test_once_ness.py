@@ -162,7 +162,7 @@ class Losing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._left = -1
-        for name in ("_attempt", "_together"):
+        for name in ("_run_alone", "_run_grouped"):
             self._lose(monkeypatch, name)
 
     def _lose(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:

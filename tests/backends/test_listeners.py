@@ -74,7 +74,7 @@ def test_a_statement_that_fails_is_told_to_its_listeners(every_backend: StateSto
     sa.event.listen(every_backend.backend.engine, "handle_error", lambda told: failed.append(told.original_exception))
     sa.event.listen(every_backend.backend.engine, "before_cursor_execute", lambda *_: None, retval=False)
     with pytest.raises(StateError), every_backend.transaction() as tx:
-        tx._context.scope.unit.plain("THIS IS NO STATEMENT")  # type: ignore[attr-defined]
+        tx._context.scope.unit.control("THIS IS NO STATEMENT")  # type: ignore[attr-defined]
     assert [isinstance(error, every_backend.backend.driver_errors) for error in failed] == [True]
 
 

@@ -59,7 +59,7 @@ def test_a_version_keeps_its_value(store: Any) -> None:
     with pytest.raises(AlreadyExists):
         c.put("t", NewCheckpoint("other", NOTHING, {"a": "1"}, {"a": Content("json", b"one")}))
     assert (c.find("t", "other"), texts(c.get("t"))) == (None, {"a": "one"})
-    c.put("t", NewCheckpoint("other", NOTHING, {"a": "1"}, {"a": content("other")}), other="keep")
+    c.put("t", NewCheckpoint("other", NOTHING, {"a": "1"}, {"a": content("other")}), on_conflict="keep")
     assert texts(c.get("t", "other")) == {"a": "one"}
 
 
@@ -113,8 +113,8 @@ def test_of_two_writes_in_one_place_the_first_stays_or_the_last(store: Any) -> N
     c.put("t", step(1))
     c.put_writes("t", "step-1", "b", [write(0, "first", path="x"), write(1, "second", path="x")])
     c.put_writes("t", "step-1", "b", [write(0, "late"), write(2, "third", path="x")])
-    c.put_writes("t", "step-1", "a", [write(-1, "error")], taken="replace")
-    c.put_writes("t", "step-1", "a", [write(-1, "worse", channel="z", path="y")], taken="replace")
+    c.put_writes("t", "step-1", "a", [write(-1, "error")], on_conflict="replace")
+    c.put_writes("t", "step-1", "a", [write(-1, "worse", channel="z", path="y")], on_conflict="replace")
     c.put_writes("t", "step-1", "c", [write(-1, "last", path="x")])
     c.put_writes("t", "step-1", "a", [])
     found = [(one.path, one.task, one.idx, one.channel, one.content.data) for one in c.get("t").writes]

@@ -114,7 +114,7 @@ def _write(
     key = (thread, latest.namespace, latest.id, task, idx)
     given_one = NewWrite(idx, "a", Content("raw", data))
     taken = "replace" if replace else "keep"
-    checkpoints.put_writes(thread, latest.id, task, [given_one], namespace=latest.namespace, taken=taken)
+    checkpoints.put_writes(thread, latest.id, task, [given_one], namespace=latest.namespace, on_conflict=taken)
     if replace or key not in model.writes:
         model.writes[key] = data
 

@@ -150,9 +150,9 @@ def test_the_outcome_of_a_commit_that_was_cut_off_is_unknown_to_each(
     commit = backend._commit
 
     def cut_off(checkout: Any) -> None:
-        if is_committed or not checkout.shares:
+        if is_committed or not checkout.groupable:
             commit(checkout)
-        if checkout.shares:
+        if checkout.groupable:
             monkeypatch.setattr(backend, "_commit", commit)
             raise KeyboardInterrupt
 
