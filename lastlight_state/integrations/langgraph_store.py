@@ -242,7 +242,7 @@ class LangGraphStore(Upkeep, BaseStore):
                 answers.append(None if one is None else Item(**self._item_fields(one)))
                 read = [] if one is None else [one]
             elif isinstance(op, SearchOp):
-                scored = self._search_items(view, op, embedded)
+                scored = self._search(view, op, embedded)
                 answers.append([SearchItem(**self._item_fields(one), score=score) for one, score in scored])
                 read = [one for one, _ in scored]
             else:
@@ -252,9 +252,7 @@ class LangGraphStore(Upkeep, BaseStore):
                 lasting.update((self._stored.place_of(one), one) for one in read if _TTL in one.value)
         return answers
 
-    def _search_items(
-        self, view: View | Transaction, op: SearchOp, embedded: Embedded
-    ) -> list[tuple[State, float | None]]:
+    def _search(self, view: View | Transaction, op: SearchOp, embedded: Embedded) -> list[tuple[State, float | None]]:
         """Return the items nearest to the query. Without a query, return items with the last changed first."""
         if not valid.are_storable(*op.namespace_prefix):
             return []
@@ -263,9 +261,8 @@ class LangGraphStore(Upkeep, BaseStore):
             return self._nearest(view, op, self._index, query)
         wanted = op.offset + op.limit
         if op.filter:
-            return [
-                (one, None) for one in nlargest(wanted, self._passing_items(view, op), key=_changed_at)[op.offset :]
-            ]
+            latest_items = nlargest(wanted, self._passing_items(view, op), key=_changed_at)
+            return [(one, None) for one in latest_items[op.offset :]]
         latest = view.states._latest(self._stored.items + labels_of(op.namespace_prefix), wanted) if wanted else []
         places = [*map(self._stored.place_of, latest[op.offset :])]
         found = self._stored.at(view, places)

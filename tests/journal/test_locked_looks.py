@@ -102,7 +102,7 @@ def test_what_two_store_under_one_key_is_stored_once(shared_postgres: Database, 
 
 
 def test_a_tool_call_that_two_begin_under_one_key_is_stored_once(shared_postgres: Database) -> None:
-    """journal L-1: ToolCalls._stored."""
+    """journal L-1: ToolCalls._store_call."""
     assert after_waiting(shared_postgres, Wait(_run, _call, _call)).seq == 1
 
 

@@ -81,7 +81,7 @@ def test_an_entry_cleared_after_it_was_found_is_stored_anew(database: Database) 
 
 
 def test_what_another_defined_after_the_look_is_added_to(database: Database) -> None:
-    """outputs M-1: Catalog._brought looks again under its lock; both shapes are there afterwards."""
+    """outputs M-1: Catalog._complete_tables looks again under its lock; both shapes are there afterwards."""
     store, other = database.open(migrate=True), database.open(migrate=True)
     with racing(store) as race:
         race.before_unit(2, lambda: other.outputs.define("analysis", Analysis))
@@ -120,7 +120,7 @@ def test_nobody_attaches_between_the_look_of_an_attach_and_its_note(database: Da
 
 
 def test_nobody_defines_between_the_look_of_a_definition_and_its_table(database: Database) -> None:
-    """outputs M-1: Catalog._brought; two that make the same table at once would meet in the catalog of Postgres."""
+    """outputs M-1: Catalog._complete_tables; two that make a table at once would meet in Postgres' catalog."""
     store, other = database.open(migrate=True), shut_out(database)
 
     def attempt() -> None:

@@ -100,13 +100,8 @@ _LEFT = contents(MESSAGES, but=("content",))
 _TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _is_full(_LEFT)))
 _SAID = family(lambda keys: sa.select(sa.func.count().label("rows")).where(SAID.c.session_id.in_(keys)))
 _UNSAY = family(lambda keys: sa.delete(SAID).where(SAID.c.session_id.in_(keys)))
-_FORGET = family(
-    lambda keys: (
-        sa.update(MESSAGES)
-        .where(_m.id.in_(keys))
-        .values(**values_without_person(MESSAGES, _person), **empty_values(_LEFT))
-    )
-)
+_ERASED = {**values_without_person(MESSAGES, _person), **empty_values(_LEFT)}
+_FORGET = family(lambda keys: sa.update(MESSAGES).where(_m.id.in_(keys)).values(**_ERASED))
 _FORGET_SESSIONS = family(
     lambda keys: (
         sa.update(SESSIONS)

@@ -65,11 +65,8 @@ def branch_differences(view: Unit, session_id: str, plans: Sequence[BranchPlan])
         branch = stored.get(plan.row["id"])
         if branch is None:
             continue
-        here = vars(branch)
-        given: Row = {
-            **plan.row,
-            "node_metadata": statements.keep_fork_keys(branch.node_metadata, plan.row["node_metadata"]),
-        }
+        here, kept = vars(branch), statements.keep_fork_keys(branch.node_metadata, plan.row["node_metadata"])
+        given: Row = {**plan.row, "node_metadata": kept}
         names = [name for name in _BRANCH_FIELDS if _differs(name, here[name], given[name])]
         if names:
             found[plan.row["id"]] = {name: given[name] for name in names}

@@ -95,7 +95,7 @@ def test_a_session_that_runs_again_between_the_look_and_its_batch_keeps_its_feed
 def test_logs_go_once_when_another_takes_over_after_their_rows_went(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """maintenance OP-7, OP-30: `Prune._settled`; the first owner's count is refused, the other one's is whole."""
+    """maintenance OP-7, OP-30: `Prune._remove_archived_logs`; the first owner's count is refused."""
     store, other = database.open(), database.open()
     old_log(store, "s-1")
     ended(database, "a")
