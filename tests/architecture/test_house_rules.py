@@ -5,12 +5,15 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from support.trees import nodes
 
 import lastlight_state
 from lastlight_state import StateStore
+from lastlight_state.backends.postgres import PostgresBackend
+from lastlight_state.backends.sqlite import SqliteBackend
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.schema.base import RESERVED_NAMES, RESERVED_PREFIXES
 from lastlight_state.migrations.metadata import METADATA
@@ -163,6 +166,26 @@ def test_the_call_path_is_the_file_path(state_store: StateStore) -> None:
         if folder == "maintenance":
             places |= {f"lastlight_state.maintenance.{room}.{name}" for room in ("chats", "erase", "upkeep")}
         assert kind.__module__ in places
+
+
+def hidden_methods(kind: type[Any]) -> list[str]:
+    """Return the private methods of a class's bases that another base hides by chance."""
+    bases = [base for base in kind.__mro__[1:] if base.__module__.startswith("lastlight_state.")]
+    return [
+        f"{base.__name__}.{name}"
+        for at, first in enumerate(bases)
+        for base in bases[at + 1 :]
+        if not issubclass(first, base)
+        for name in vars(first).keys() & vars(base).keys()
+        if name.startswith("_") and not name.startswith("__") and callable(vars(base)[name])
+    ]
+
+
+def test_no_part_of_a_backend_hides_a_private_method_of_another_part() -> None:
+    """house H-136: a table whose name is a word of SQL could not be copied, because the quoting name was hidden."""
+    assert hidden_methods(PostgresBackend) == hidden_methods(SqliteBackend) == []
+    first, second = (type(name, (), {"__module__": "lastlight_state.x", "_name": len}) for name in "ab")
+    assert hidden_methods(type("Both", (first, second), {})) == ["b._name"]
 
 
 def test_the_rules_find_what_they_look_for() -> None:

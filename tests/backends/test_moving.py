@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from support.each import with_each
 from support.scratch import NOTES, scratch_tables
 
@@ -69,6 +70,19 @@ def test_rows_that_are_loaded_are_streamed_as_they_are(scratch: StateStore) -> N
     load(scratch, *((number, "t", AT, text) for number, text in enumerate(texts, 1)))
     assert stored(scratch) == [(number, "t", text) for number, text in enumerate(texts, 1)]
     assert stored(scratch, most=2) == [(1, "t", None), (2, "t", "")]
+
+
+def test_rows_of_a_table_whose_name_is_a_word_of_sql_are_loaded(fresh_database: Database) -> None:
+    """maintenance OP-53: tables of outputs may be called so."""
+    store = fresh_database.open()
+    with store.transaction() as tx:
+        tx.connection.exec_driver_sql('CREATE TABLE "order" (number INTEGER)')
+    with writing(store) as (backend, checkout):
+        backend.load(checkout, "order", ("number",), iter([(1,), (2,)]))
+    with writing(store) as (backend, checkout):
+        backend.analyze(checkout, ["order"])
+        column = sa.column("number", sa.Integer)
+        assert list(backend.stream(checkout, 'SELECT number FROM "order"', {}, [column])) == [(1,), (2,)]
 
 
 WRONG: list[tuple[type[StateError], str | None, Callable[[StateStore], object]]] = [

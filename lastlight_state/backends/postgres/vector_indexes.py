@@ -7,7 +7,7 @@ else from `vectors`: an id without a chunk is passed over, and scores are comput
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -189,6 +189,7 @@ class PostgresVectorIndexes:
 
     schema: str | None
     options: Any
+    _qualified_name: Callable[[str], str]
 
     def vector_indexes(self, checkout: Checkout) -> Sequence[BuiltIndex]:
         sql = _ALL.format(namespaces=self._qualified_name("vector_namespaces"))
@@ -277,9 +278,6 @@ class PostgresVectorIndexes:
             raise Conflict("another call makes or drops this index", code="already_running")
         yield home
         driver.execute(f"SELECT pg_advisory_unlock({lock})")
-
-    def _qualified_name(self, table: str) -> str:
-        return f"{quote_name(self.schema)}.{table}" if self.schema else table
 
 
 def _extension(driver: Any) -> str:
