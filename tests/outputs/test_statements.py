@@ -31,7 +31,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     watch("change", lambda statement, *_: str(statement))
     watch("_fetch", lambda compiled, _: compiled.sql)
-    watch("plain", lambda sql: sql)
+    watch("control", lambda sql: sql)
     return seen
 
 

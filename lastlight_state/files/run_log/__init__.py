@@ -92,7 +92,7 @@ public(
         "messages": "Dropped Normalised normalise without_marks",
         "paths": "new_run_id",
         "reading": "Damage RunReading",
-        "fields": "LlmInput LlmOutput LlmUsage Model OutputRef Party Prompts RunErrorInfo RunInput Runtime Tools",
+        "fields": "LlmInput LlmOutput LlmUsage Model OutputRef Program Prompts RunErrorInfo RunInput Runtime Tools",
         "replay": "Replay HistoryEvent PromptTurn RunDigest SessionHistory TokenTotals",
         "runs": "Runs",
         "runs.heads": "PruneReport RunEntry RunPage TailChunk",
