@@ -134,7 +134,7 @@ def test_a_kill_between_the_archive_and_the_removal_loses_nothing(
     happened = before(monkeypatch, batches, "_remove_records", _killed)
     with pytest.raises(KeyboardInterrupt):
         store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, archive=folder))
-    assert (happened, len(list(folder.iterdir())), store.workflows.runs.get("old").id) == (["_removed"], 1, "old")
+    assert (happened, len(list(folder.iterdir())), store.workflows.runs.get("old").id) == (["_remove_records"], 1, "old")
     (receipt,) = store.receipts.list().items
     assert store.maintenance.prune.resume(receipt.id).counts["workflow_runs"] == 1
     assert len(list(folder.iterdir())) == 1
@@ -177,7 +177,7 @@ def test_what_was_archived_is_not_changed_before_it_is_removed(
     happened = before(monkeypatch, batches, "_remove_records", act)
     kind = "runs" if change == "an execution" else "sessions"
     receipt = store.maintenance.prune.run(PrunePolicy(kind, keep_n=0, archive=folder))
-    assert (receipt.state, happened) == ("done", ["_removed"])
+    assert (receipt.state, happened) == ("done", ["_remove_records"])
 
 
 def test_a_file_in_the_place_of_an_archive_is_read_before_it_is_trusted(database: Database, folder: Path) -> None:

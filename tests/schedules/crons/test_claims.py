@@ -313,7 +313,7 @@ def test_what_was_claimed_before_the_database_failed_reaches_the_caller(every_ba
     for name in "abc":
         put(every_backend, name, next_run_at="2026-02-03T12:00Z")
     scope: Any = every_backend._scope
-    units = iter([scope.writing])
+    units = iter([scope.write])
 
     def failing(work: Any) -> Any:
         run = next(units, None)
@@ -322,9 +322,9 @@ def test_what_was_claimed_before_the_database_failed_reaches_the_caller(every_ba
         return run(work)
 
     taker = takes.DueTaker("loop", at("2026-02-03T12:34Z"), timedelta(minutes=5), timedelta(hours=24))
-    assert instants(taker.take_claims(scope.reading, failing, 10)) == ["a 03T12:00"]
+    assert instants(taker.take_claims(scope.read, failing, 10)) == ["a 03T12:00"]
     with pytest.raises(BackendUnavailable):
-        taker.take_claims(scope.reading, failing, 10)
+        taker.take_claims(scope.read, failing, 10)
     assert instants(claimed(every_backend)) == ["b 03T12:00", "c 03T12:00"]
 
 

@@ -20,7 +20,7 @@ from lastlight_state.testing import FrozenClock
 
 #: The function before whose call the process dies.
 PLACES: dict[str, tuple[Any, str]] = {
-    "archived": (batches, "_removed"),
+    "archived": (batches, "_remove_records"),
     "committed": (repair, "remove"),
 }
 
