@@ -31,9 +31,10 @@ except ImportError:  # as in `langgraph_store`
 
 #: The header of an item's stored embeddings: the number of dimensions of each.
 _DIMS = struct.Struct("<I")
-#: How many of the nearest items a search filters before it filters every item: so many for each wanted item, and at
-#: least so many.
+#: A search with a filter first looks at so many of the nearest items for each wanted item, and at least at so many.
 _OF_EACH, _LEAST_FILTERED = 16, 256
+#: Items with their values that such a search reads at once.
+_AT_ONCE = 128
 
 
 class Place(NamedTuple):
@@ -115,7 +116,7 @@ class Index:
         return Embedded(self._pack_vectors(documents, made), self._pack_vectors(queries, asked))
 
     async def aembed_texts(self, documents: Sequence[str], queries: Sequence[str]) -> Embedded:
-        """Return the embeddings of the texts, as `embedded` does."""
+        """Return the embeddings of the texts, as `embed_texts` does."""
         made = await self._embed.aembed_documents(documents) if documents else []
         asked = [await self._embed.aembed_query(one) for one in queries]
         return Embedded(self._pack_vectors(documents, made), self._pack_vectors(queries, asked))
@@ -221,9 +222,14 @@ class StoredItems:
         Returns None if too few of these pass; then the filter must see every item.
         """
         scored = index.nearest(self.embeddings(view, labels, query), query, max(_LEAST_FILTERED, wanted * _OF_EACH))
-        found = self.at(view, [place for place, _ in scored])
-        passing = [one for one in scored if one[0] in found and passes(found[one[0]])]
-        return passing[:wanted] if len(passing) >= wanted else None
+        passing: list[tuple[Place, float]] = []
+        for first in range(0, len(scored), _AT_ONCE):
+            some = scored[first : first + _AT_ONCE]
+            found = self.at(view, [place for place, _ in some])
+            passing += [one for one in some if one[0] in found and passes(found[one[0]])]
+            if len(passing) >= wanted:
+                return passing[:wanted]
+        return None
 
 
 # Filters of searches, as in LangGraph: values by key, nested values, and operators.
