@@ -49,7 +49,7 @@ class Checkout(Turn):
 
     ``owner`` and ``before`` belong to the backend: its handle, and the connection's former state. The backend knows the
     checkout from before it has a connection until it returns the connection. If an exception from outside, such as a
-    signal handler's, interrupts it, it is ``gone``; `Backend.recover` then takes the connection back. ``execute`` is
+    signal handler's, interrupts it, it is ``is_gone``; `Backend.recover` then takes the connection back. ``execute`` is
     the driver's; `lastlight_state.testing.racing` wraps it.
     """
 
