@@ -50,7 +50,7 @@ def labels_of(namespace: Sequence[str]) -> str:
 
 
 def namespace_of(labels: str) -> tuple[str, ...]:
-    """Return the namespace of which this is the text."""
+    """Return the namespace that `labels_of` turned into this text."""
     return tuple(parts_of(labels)[:-1])
 
 
@@ -217,9 +217,9 @@ class StoredItems:
         wanted: int,
         passes: Callable[[State], bool],
     ) -> list[tuple[Place, float]] | None:
-        """Return the ``wanted`` nearest items that pass a filter. Filter only the nearest items of all.
+        """Return the ``wanted`` nearest items that pass a filter, or None if too few of the nearest items pass.
 
-        Returns None if too few of these pass; then the filter must see every item.
+        After None, the caller must filter every item.
         """
         scored = index.nearest(self.embeddings(view, labels, query), query, max(_LEAST_FILTERED, wanted * _OF_EACH))
         passing: list[tuple[Place, float]] = []
