@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import threading
-import tracemalloc
 from collections.abc import Iterator
 from importlib import import_module
 from inspect import signature
+from itertools import count, islice
 from pkgutil import walk_packages
 from typing import Any
 
 import pytest
+from support.memory import assert_left_bytes_below
 
 import lastlight_state
 from lastlight_state import StateStore
@@ -76,33 +76,27 @@ def test_lists_that_are_asked_for_any_number_of_shapes_take_bounded_memory(
     monkeypatch.setattr(SHAPES, "_most", most)
     for one in lists:  # what is loaded and made once
         ask(one, draw, every_backend)
-    SHAPES.clear()
-    gc.collect()
-    tracemalloc.start()
-    try:
+
+    def ask_for_many() -> None:
+        SHAPES.clear()
         for _ in range(asked):
             ask(draw.choice(lists), draw, every_backend)
-        gc.collect()
-        grown = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
+
+    assert_left_bytes_below(most + MIB, ask_for_many)
     assert SHAPES.size <= most
-    assert grown < most + MIB
 
 
 def test_statements_of_callers_take_bounded_memory(every_backend: StateStore) -> None:
     """backends B-61: a connection keeps hundreds of texts, and these may be long."""
     rows = every_backend.outputs.query.rows
     rows("SELECT 1")
-    tracemalloc.start()
-    try:
-        for number in range(100):
+    numbers = count()
+
+    def ask_for_many() -> None:
+        for number in islice(numbers, 100):
             rows(f"SELECT {number} /* {'x' * 100_000} */")
-        gc.collect()
-        grown = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert grown < 6 * MIB  # of 10 MiB that were asked with
+
+    assert_left_bytes_below(6 * MIB, ask_for_many)  # of 10 MiB that were asked with
 
 
 def _unbounded() -> Iterator[str]:

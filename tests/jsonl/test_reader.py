@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from support.each import with_each
 from support.jsonl.lines import KIND, is_record, opened, read, record
+from support.memory import assert_peak_bytes_below
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable
@@ -169,12 +169,12 @@ def test_a_line_past_the_limit_is_skipped_without_being_held(path: Path) -> None
         for _ in range(64):
             file.write(b"x" * 1_000_000)
         file.write(b'"}\n' + whole(1) + b"\n")
-    tracemalloc.start()
-    seen = read(path, max_line_bytes=100_000)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert (seen.numbers, seen.reasons, seen.issues[0].length) == ([0, 1], ["oversize"], 64_000_008)
-    assert peak < 4_000_000
+
+    def read_all() -> None:
+        seen = read(path, max_line_bytes=100_000)
+        assert (seen.numbers, seen.reasons, seen.issues[0].length) == ([0, 1], ["oversize"], 64_000_008)
+
+    assert_peak_bytes_below(4_000_000, read_all)
 
 
 def test_an_unterminated_line_past_the_limit_is_a_torn_tail(path: Path) -> None:

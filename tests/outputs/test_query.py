@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import time
-import tracemalloc
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 from support.each import with_each
+from support.memory import assert_peak_bytes_below
 from support.outputs.shapes import a_run
 
 from lastlight_state import Settings, StateStore
@@ -164,12 +164,12 @@ def test_a_parameter_that_is_missing_is_said(store: StateStore) -> None:
 def test_of_a_million_rows_only_those_of_the_limit_are_held(store: StateStore) -> None:
     """maintenance OP-12: and more are said to be there."""
     many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) SELECT i FROM n"
-    tracemalloc.start()
-    found = store.outputs.query.rows(many, limit=10)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert (found.rows[-1], len(found.rows), found.truncated) == ((10,), 10, True)
-    assert peak < 2 * 1024 * 1024
+
+    def read() -> None:
+        found = store.outputs.query.rows(many, limit=10)
+        assert (found.rows[-1], len(found.rows), found.truncated) == ((10,), 10, True)
+
+    assert_peak_bytes_below(2 * 1024 * 1024, read)
 
 
 def test_rows_and_seconds_are_limited(store: StateStore) -> None:

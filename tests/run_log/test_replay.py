@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import tracemalloc
 from datetime import timedelta
 
 import pytest
+from support.memory import assert_peak_bytes_below
 from support.run_log.logs import (
     EXAMPLE_RUN,
     OTHER_SESSION,
@@ -185,12 +185,11 @@ def test_a_large_log_is_summarised_in_little_memory(log: RunLog) -> None:
     """run-log RL-43."""
     output = line("tool.output", tool="t", tool_call_id="c", result_raw="x" * 200_000)
     put(log, [head(), *[output] * 100])
-    tracemalloc.start()
-    try:
+
+    def summarise() -> None:
         assert log.replay.summarise(RUN).tool_calls == 100
-        assert tracemalloc.get_traced_memory()[1] < 8_000_000
-    finally:
-        tracemalloc.stop()
+
+    assert_peak_bytes_below(8_000_000, summarise)
 
 
 def test_an_answer_that_stands_before_its_question_is_none(log: RunLog) -> None:
