@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session
 
 from lastlight_state.backends import connect, connect_replica, replica_url
-from lastlight_state.backends.base import Backend, Checkout, Mode
+from lastlight_state.backends.base import Backend, Mode
 from lastlight_state.backends.known_faults import log_faults
 from lastlight_state.backends.waiting import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock, checked_clock
@@ -26,7 +26,7 @@ from lastlight_state.db.repository import Context
 from lastlight_state.db.schema.sealing import Codec, ContextCodec, Plain, Sealing, sealing_of
 from lastlight_state.db.units.external_transactions import join_transaction, undo
 from lastlight_state.db.units.scope import OpenedScope, StoreScope, TransactionScope
-from lastlight_state.db.units.unit import Unit, add_label, complete, run_hooks
+from lastlight_state.db.units.unit import Unit, add_label, run_hooks
 from lastlight_state.domains import Domains, Transaction, View
 from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable, NestedTransaction, ReadOnlyTransaction
 from lastlight_state.lazy import Part
@@ -191,7 +191,7 @@ class StateStore(Domains):
             with self._joined_transaction(connection, label, claim) as transaction:
                 yield transaction
             return
-        with self._transaction(self._scope.open_checkout(Mode.WRITE, label), label, claim) as transaction:
+        with self._transaction(self._scope.open_unit(Mode.WRITE, label), label, claim) as transaction:
             try:
                 yield transaction
             except BackendBusy as error:
@@ -208,7 +208,7 @@ class StateStore(Domains):
     @block
     def view(self) -> Iterator[View]:
         """Read one snapshot: every read in the block sees the same commits. It blocks no writer."""
-        with self._view(self._scope.open_checkout(Mode.SNAPSHOT)) as view:
+        with self._view(self._scope.open_unit(Mode.SNAPSHOT)) as view:
             yield view
 
     def read(self, work: Callable[[View], T]) -> T:
@@ -219,7 +219,7 @@ class StateStore(Domains):
         self._scope.refuse_closed()
 
         def attempt() -> T:
-            with self._view(Checkout(Mode.SNAPSHOT, self.backend)) as view:
+            with self._view(Unit(Mode.SNAPSHOT, self.backend)) as view:
                 return work(view)
 
         return self._scope.retry.run(attempt, repeatable=True)
@@ -242,7 +242,7 @@ class StateStore(Domains):
         self._scope.refuse_closed()
 
         def attempt() -> T:
-            with self._transaction(Checkout(Mode.WRITE, self.backend), label, claim) as transaction:
+            with self._transaction(Unit(Mode.WRITE, self.backend), label, claim) as transaction:
                 return work(transaction)
 
         try:
@@ -294,12 +294,12 @@ class StateStore(Domains):
         return self.workflows.claims._driving_in_store(claim, journal, begin)
 
     @block
-    def _transaction(self, checkout: Checkout, label: str | None, claim: Claim | None) -> Iterator[Transaction]:
+    def _transaction(self, unit: Unit, label: str | None, claim: Claim | None) -> Iterator[Transaction]:
         try:
-            with self._block(checkout, label) as unit:
+            with self._block(unit, label):
                 scope = TransactionScope(unit, self.metrics)
                 try:
-                    undo_all = partial(self.backend.rollback, checkout)
+                    undo_all = partial(self.backend.rollback, unit)
                     yield _confirm_claim(Transaction(self._context, scope, undo_all, claim), claim)
                 finally:
                     scope.end()
@@ -311,21 +311,20 @@ class StateStore(Domains):
         run_hooks(unit.hooks, self.metrics, label)
 
     @block
-    def _view(self, checkout: Checkout) -> Iterator[View]:
-        with self._block(checkout, None) as unit:
+    def _view(self, unit: Unit) -> Iterator[View]:
+        with self._block(unit, None):
             scope = TransactionScope(unit, self.metrics, may_write=False)
             try:
-                yield View(self._context, scope, partial(self.backend.rollback, checkout))
+                yield View(self._context, scope, partial(self.backend.rollback, unit))
             finally:
                 scope.end()
 
     @block
-    def _block(self, checkout: Checkout, label: str | None) -> Iterator[Unit]:
-        with checkout, self._scope.inside():
-            unit = Unit(self.backend, checkout)
+    def _block(self, unit: Unit, label: str | None) -> Iterator[None]:
+        with unit, self._scope.inside():
             try:
-                yield unit
-                complete(unit)
+                yield
+                unit.complete()
             except BaseException as error:
                 add_label(error, label)
                 raise

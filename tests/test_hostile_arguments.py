@@ -106,7 +106,7 @@ def contents(store: StateStore) -> dict[str, list[Any]]:
     """Every row of every table, as text."""
     found = {}
     with store.view() as view:
-        connection = view._context.scope.unit.backend.connection(view._context.scope.unit.checkout)  # type: ignore[attr-defined]
+        connection = view._context.scope.unit.backend.connection(view._context.scope.unit)  # type: ignore[attr-defined]
         for table in METADATA.sorted_tables:
             if table.name == "maintenance_receipts":  # a prune that removed nothing, and had no wrong argument, says so
                 continue

@@ -47,6 +47,8 @@ class Mode(Enum):
 class Checkout(Turn):
     """A driver connection lent to one unit: ``with Checkout(mode, backend) as checkout: checkout.execute(...)``.
 
+    `lastlight_state.db.units.unit.Unit` is the checkout of a store's calls, and has their statements.
+
     ``owner`` and ``before`` belong to the backend: its handle, and the connection's former state. The backend knows the
     checkout from before it has a connection until it returns the connection. If an exception from outside, such as a
     signal handler's, interrupts it, it is ``is_gone``; `Backend.recover` then takes the connection back. ``execute`` is
@@ -61,28 +63,19 @@ class Checkout(Turn):
     undone = begun = False  # undone: rolled back by the caller; begun: a ONE unit that other units join
     committed = False  # as far as the backend knows
     is_awaited = False  # True for an asynchronous connection, used from a greenlet
-    backend: Any  # None for a caller's connection; such a checkout is never entered
+    joined = False  # True for a caller's connection (`Backend.join`); such a checkout is never entered
+    backend: Any  # None for a checkout that only waits for a turn
 
     def __init__(self, mode: Mode, backend: Backend | None = None) -> None:
         self.mode = mode
         self.backend = backend
 
-    @classmethod
-    def of(cls, driver: Any, mode: Mode, owner: Any = None) -> Checkout:
-        """Return a checkout of a connection that does not belong to the backend."""
-        checkout = cls(mode)
-        checkout.attach(driver, owner)
-        return checkout
-
     def attach(self, driver: Any, owner: Any = None, before: Any = None) -> None:
         """Set the connection of this checkout."""
         self.driver = driver
-        if self.backend is None:
-            self.execute = driver.execute
-        else:
-            self.execute = log_statements(driver.execute, self.backend)
-            if self.backend.tells is not None:
-                self.backend.tells(self)
+        self.execute = log_statements(driver.execute, self.backend)
+        if self.backend.tells is not None and not self.joined:
+            self.backend.tells(self)
         self.owner = owner
         self.before = before
         self.broken = False
@@ -265,8 +258,8 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
         """Return a SQLAlchemy connection over the checkout's driver connection, for a caller's own statements."""
 
     @abstractmethod
-    def join(self, connection: Connection) -> Checkout:
-        """Return a checkout inside the transaction of a caller's connection. The library never commits it."""
+    def join(self, connection: Connection, checkout: Checkout) -> None:
+        """Put the checkout inside the transaction of a caller's connection. The library never commits it."""
 
     def refuse_foreign(self, connection: Connection) -> None:
         """Raise `MisuseError` for a connection of another product or driver, or one outside a transaction."""

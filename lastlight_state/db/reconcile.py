@@ -73,7 +73,7 @@ class PresentTable:
 
 def present(unit: Unit, names: Iterable[str]) -> dict[str, PresentTable]:
     """Return the existing tables among these names."""
-    inspector = sa.inspect(unit.backend.connection(unit.checkout))
+    inspector = sa.inspect(unit.backend.connection(unit))
     schema = unit.backend.schema
     tables = frozenset(inspector.get_table_names(schema))
     wanted = [name for name in dict.fromkeys(names) if name in tables or inspector.has_table(name, schema)]
@@ -82,7 +82,7 @@ def present(unit: Unit, names: Iterable[str]) -> dict[str, PresentTable]:
 
 def existing_tables(unit: Unit, names: Iterable[str]) -> list[str]:
     """Return the tables among the given ones that exist in the database."""
-    tables = frozenset(sa.inspect(unit.backend.connection(unit.checkout)).get_table_names(unit.backend.schema))
+    tables = frozenset(sa.inspect(unit.backend.connection(unit)).get_table_names(unit.backend.schema))
     return [name for name in names if name in tables]
 
 

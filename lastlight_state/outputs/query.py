@@ -54,7 +54,7 @@ class Query(Repository):
 
         def ask(unit: Unit) -> QueryRows:
             columns, found = unit.backend.ask(
-                unit.checkout, text, dict(params or {}), limit=most + 1, timeout=_seconds_left(seconds), plan=plan
+                unit, text, dict(params or {}), limit=most + 1, timeout=_seconds_left(seconds), plan=plan
             )
             kept = tuple(tuple(row) for row in found[:most])
             return QueryRows(columns=tuple(columns), rows=kept, truncated=len(found) > most)

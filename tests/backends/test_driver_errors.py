@@ -93,12 +93,20 @@ EACH = pytest.mark.parametrize(
 )
 
 
+def checkout_of(backend: Backend, error: Exception) -> Checkout:
+    """Return a checkout of a caller's connection, on which every statement fails with this error."""
+    checkout = Checkout(Mode.WRITE, backend)
+    checkout.joined = True
+    checkout.attach(Broken(error))
+    return checkout
+
+
 @EACH
 def test_an_error_of_the_driver_is_the_librarys(backend: Backend, call: Call) -> None:
     """house H-51: with the driver's as its cause."""
     error = backend.driver_errors[0]("failed")
     with pytest.raises(StateError) as raised:
-        call(backend, Checkout.of(Broken(error), Mode.WRITE))
+        call(backend, checkout_of(backend, error))
     assert raised.value.__cause__ is error
 
 
@@ -107,13 +115,13 @@ def test_an_error_of_a_program_is_not_called_the_databases(backend: Backend, cal
     """house H-51: whoever reads of it must find its own kind and place."""
     error = ZeroDivisionError("a mistake")
     with pytest.raises(ZeroDivisionError) as raised:
-        call(backend, Checkout.of(Broken(error), Mode.WRITE))
+        call(backend, checkout_of(backend, error))
     assert raised.value is error
 
 
 def test_a_rollback_that_fails_gives_the_connection_up(backend: Backend) -> None:
     """backends B-87: it raises nothing, because what led to it is on its way."""
-    checkout = Checkout.of(Broken(backend.driver_errors[0]("failed")), Mode.WRITE)
+    checkout = checkout_of(backend, backend.driver_errors[0]("failed"))
     backend.rollback(checkout)
     assert checkout.broken
 
@@ -126,7 +134,7 @@ def test_nobody_knows_the_outcome_of_a_commit_whose_connection_is_lost(tmp_path:
             (psycopg.errors.lookup("40001")("serialisation"), "none"),
         ):
             with pytest.raises(BackendError) as raised:
-                backend.commit(Checkout.of(Broken(error), Mode.WRITE))
+                backend.commit(checkout_of(backend, error))
             assert raised.value.outcome == outcome
 
 

@@ -16,7 +16,7 @@ from support.undone import undone
 from support.workflows.steps import Raw
 
 from lastlight_state import StateStore, Transaction
-from lastlight_state.backends.base import Mode
+from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.backends.sqlite import connections
 from lastlight_state.db.news import watch
 from lastlight_state.errors import BackendError, BackendUnavailable, Conflict, StoreClosed
@@ -187,7 +187,8 @@ def test_a_statement_that_was_cut_off_does_not_keep_the_caller_from_committing(
     sa.event.listen(engine, "connect", _with_pragmas(engine))
     with database.open(engine=engine) as store:
         with engine.begin() as connection:
-            checkout = store.backend.join(connection)
+            checkout = Checkout(Mode.WRITE, store.backend)
+            store.backend.join(connection, checkout)
             checkout.execute(
                 "INSERT INTO workflow_overrides (name, enabled, updated_at) "
                 "VALUES ('a', TRUE, '2026-01-01T00:00:00.000Z'), ('b', TRUE, '2026-01-01T00:00:00.000Z') RETURNING 1"

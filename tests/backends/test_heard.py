@@ -146,9 +146,9 @@ def test_a_connection_on_which_nobody_listens_executes_by_itself(database: Datab
     """backends B-142: nothing stands between a unit and the driver."""
     store = database.open(engine=engine)
     executes: list[Any] = []
-    store._scope.read(lambda unit: executes.append(unit._execute))
+    store._scope.read(lambda unit: executes.append(unit.execute))
     Heard(engine)
-    store._scope.read(lambda unit: executes.append(unit._execute))
+    store._scope.read(lambda unit: executes.append(unit.execute))
     assert [getattr(execute, "__name__", "") for execute in executes] == ["execute", "execute_and_tell"]
 
 

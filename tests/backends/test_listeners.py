@@ -85,7 +85,7 @@ def test_nothing_is_in_the_way_until_somebody_asks_for_the_engine(every_backend:
     assert backend.tells is None
     assert backend.engine is backend.engine
     with every_backend.view() as view:
-        checkout = view._context.scope.unit.checkout  # type: ignore[attr-defined]
+        checkout = view._context.scope.unit  # type: ignore[attr-defined]
         assert checkout.execute == checkout.driver.execute
         assert view.workflows.runs.get(run.id) == run
 

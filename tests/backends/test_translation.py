@@ -178,7 +178,7 @@ def test_what_the_databases_refuse_has_one_code_on_both(database: Database, code
     store = database.open()
     words = {"on": "1" if database.name == "sqlite" else "true", "at": "'2026-02-03T00:00:00.000Z'"}
     with store.transaction() as tx:
-        driver = tx._scope.unit.checkout.driver
+        driver = tx._scope.unit.driver
         if code == "unique":
             driver.execute(sql.format(**words))
         with pytest.raises(store.backend.driver_errors) as raised:

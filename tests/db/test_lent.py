@@ -358,7 +358,7 @@ def test_a_transaction_that_was_ended_behind_the_connection_says_so(opened: Stat
         with opened.transaction() as tx:
             tx.after_commit(lambda: hooks.append("never"))
             create(tx)
-            tx._scope.unit.checkout.driver.execute("ROLLBACK")
+            tx._scope.unit.driver.execute("ROLLBACK")
             with pytest.raises(MisuseError, match="was ended inside its block"):
                 create(tx)
 
@@ -373,7 +373,7 @@ def test_the_connection_passes_for_one_of_the_drivers(opened: StateStore) -> Non
     with opened.transaction() as tx:
         session_begins(tx)
         driver: Any = tx.connection.connection.dbapi_connection
-        assert isinstance(driver, type(tx._scope.unit.checkout.driver))
+        assert isinstance(driver, type(tx._scope.unit.driver))
         with driver.cursor() as cursor:
             cursor.arraysize = 7
             assert (cursor.arraysize, list(cursor.execute("SELECT text FROM host_notes"))) == (7, [("a",)])

@@ -98,7 +98,7 @@ def test_a_connection_whose_statement_was_cut_off_is_used_no_more(
     used: list[Any] = []
 
     def cut_off(unit: Unit) -> None:
-        used.append(unit.checkout.driver)
+        used.append(unit.driver)
         work(unit)
 
     with racing(scratch) as race:

@@ -219,7 +219,7 @@ def test_a_look_at_a_file_with_a_log_sees_one_commit(host: HostMailbox) -> None:
 
     def letters(look: OtherSide, where: str) -> list[tuple[str, int]]:
         asked = f"SELECT substr(value, 1, 1), count(*) FROM session_state WHERE {where} GROUP BY 1"
-        found: list[tuple[str, int]] = look._unit.checkout.driver.execute(asked).fetchall()
+        found: list[tuple[str, int]] = look._unit.driver.execute(asked).fetchall()
         return found
 
     def work(look: OtherSide) -> list[list[tuple[str, int]]]:

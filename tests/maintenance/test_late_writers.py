@@ -44,7 +44,7 @@ def naming_what_is_gone(store: StateStore) -> list[str]:
     """Return the tables with rows that name it."""
     with store.view() as view:
         scope: Any = view._context.scope
-        connection = scope.unit.backend.connection(scope.unit.checkout)
+        connection = scope.unit.backend.connection(scope.unit)
         return [one.name for one in METADATA.sorted_tables if GONE in repr(connection.execute(one.select()).all())]
 
 

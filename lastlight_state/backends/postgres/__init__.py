@@ -194,12 +194,11 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
         connection = self._sqlalchemy_connection(checkout)
         return connection.execution_options(schema_translate_map={None: self.schema}) if self.schema else connection
 
-    def join(self, connection: Connection) -> Checkout:
+    def join(self, connection: Connection, checkout: Checkout) -> None:
         self.refuse_foreign(connection)
-        checkout = join_caller(connection, self)
+        join_caller(connection, checkout)
         refuse_elsewhere(self, connection, checkout)
         self.put_in_place(checkout)
-        return checkout
 
     def places(self, checkout: Checkout) -> tuple[str, str]:
         return places(checkout, self, None if self._pool else self._engine)

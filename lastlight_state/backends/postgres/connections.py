@@ -21,7 +21,6 @@ from sqlalchemy.pool import NullPool
 from lastlight_state import codec, metrics
 from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
-from lastlight_state.backends.facts import log_statements
 from lastlight_state.backends.host_connections import hear
 from lastlight_state.backends.postgres.driver import pooler_forgotten, set_to_read_met, standby_met, translate
 from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers, is_alive, socket_of
@@ -48,13 +47,12 @@ _PLACE = (
 )
 
 
-def join_caller(connection: Connection, backend: Backend) -> Checkout:
-    """Return a checkout of a caller's connection with our settings. Raises `MisuseError` for one in AUTOCOMMIT."""
-    checkout = of_caller(connection, backend)
-    if checkout.driver.autocommit and not backend.alive(checkout):
+def join_caller(connection: Connection, checkout: Checkout) -> None:
+    """Put the checkout on a caller's connection, with our settings. Raises `MisuseError` for one in AUTOCOMMIT."""
+    attach_caller(connection, checkout)
+    if checkout.driver.autocommit and not checkout.backend.alive(checkout):
         raise MisuseError("connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT")
     borrow(checkout, connection)
-    return checkout
 
 
 def places(checkout: Checkout, backend: Backend, engine: Engine | None) -> tuple[str, str]:
@@ -70,15 +68,13 @@ def places(checkout: Checkout, backend: Backend, engine: Engine | None) -> tuple
         return theirs, str(own.driver.execute(_PLACE).fetchone()[0])
 
 
-def of_caller(connection: Connection, backend: Backend) -> Checkout:
-    """Return a checkout of a caller's connection, unchanged. Its statements are logged like the backend's own."""
+def attach_caller(connection: Connection, checkout: Checkout) -> None:
+    """Put the checkout on a caller's connection, unchanged. Its statements are logged like the backend's own."""
     driver: Any = connection.connection.dbapi_connection
     if connection.dialect.is_async:
         driver = AwaitedConnection(driver)
-    checkout = Checkout.of(driver, Mode.WRITE, owner=connection.connection)
-    checkout.is_awaited = connection.dialect.is_async
-    checkout.execute = log_statements(checkout.execute, backend)
-    return checkout
+    checkout.joined, checkout.is_awaited = True, connection.dialect.is_async
+    checkout.attach(driver, connection.connection)
 
 
 class AwaitedConnection:

@@ -209,7 +209,7 @@ class SqliteBackend(SqliteUpkeep):
         """Wait for the file's lock in short pieces, so that the wait can be cancelled in between."""
         if error_name(error) == "SQLITE_BUSY_SNAPSHOT":
             checkout.broken = True  # an unread cursor keeps an old snapshot: waiting does not help
-        if checkout.backend is not self or not isinstance(error, sqlite3.Error):
+        if checkout.joined or not isinstance(error, sqlite3.Error):
             raise self.unit_error(checkout, error) from error
         try:
             return tried_again(
@@ -244,11 +244,10 @@ class SqliteBackend(SqliteUpkeep):
         lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()
         return Connection(self._lent_dialect(), connection=lent)
 
-    def join(self, connection: Connection) -> Checkout:
+    def join(self, connection: Connection, checkout: Checkout) -> None:
         self.refuse_foreign(connection)
-        checkout = host_connections.join_caller(connection, self)
+        host_connections.join_caller(connection, checkout)
         refuse_elsewhere(self, connection, checkout)
-        return checkout
 
     def places(self, checkout: Checkout) -> tuple[str, str]:
         return host_connections.places(checkout, self)

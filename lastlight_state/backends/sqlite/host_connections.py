@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from sqlalchemy import event
 from sqlalchemy.engine import Connection
 
-from lastlight_state.backends.base import Backend, Checkout, Mode
+from lastlight_state.backends.base import Backend, Checkout
 from lastlight_state.backends.facts import log_statements
 from lastlight_state.backends.host_connections import hear
 from lastlight_state.backends.sqlite import dbapi
@@ -170,8 +170,8 @@ class BorrowedSettings:
         return True
 
 
-def join_caller(connection: Connection, backend: Backend) -> Checkout:
-    """Return a checkout of a caller's connection, which is inside a transaction.
+def join_caller(connection: Connection, checkout: Checkout) -> None:
+    """Put the checkout on a caller's connection, inside a transaction.
 
     Statements are logged like the backend's own, and the caller's event listeners are called for them. Raises
     `MisuseError` or `BackendBusy`.
@@ -181,10 +181,9 @@ def join_caller(connection: Connection, backend: Backend) -> Checkout:
     dbapi.refuse_another_library(raw._conn if connection.dialect.is_async else raw)
     if connection.dialect.is_async:
         driver = AwaitedConnection(driver)
-    checkout = Checkout.of(driver, Mode.WRITE, owner=GuardSettings(connection, driver))
-    checkout.is_awaited = connection.dialect.is_async
-    checkout.before = driver.cursor()
-    checkout.execute = log_statements(checkout.before.execute, backend)
+    checkout.joined, checkout.is_awaited = True, connection.dialect.is_async
+    checkout.attach(driver, GuardSettings(connection, driver), driver.cursor())
+    checkout.execute = log_statements(checkout.before.execute, checkout.backend)
     hear(checkout, connection)
     if not driver.in_transaction:  # the driver begins only at the first INSERT; a savepoint before that would commit
         try:
@@ -192,7 +191,6 @@ def join_caller(connection: Connection, backend: Backend) -> Checkout:
         except sqlite3.Error as error:
             leave(checkout)
             raise translate(error) from error
-    return checkout
 
 
 def places(checkout: Checkout, backend: Backend) -> tuple[str, str]:

@@ -172,7 +172,7 @@ class Vectors(Repository):
 
     def indexes(self) -> builtins.list[VectorIndex]:
         """Return all indexes of embeddings, by their names. On SQLite there are none."""
-        found = self._reading(lambda unit: unit.backend.vector_indexes(unit.checkout))
+        found = self._reading(lambda unit: unit.backend.vector_indexes(unit))
         return [VectorIndex.of(one._asdict()) for one in found]
 
     def drop_index(self, namespace: str) -> bool:
@@ -181,7 +181,7 @@ class Vectors(Repository):
         Raises as `index`. Not inside a transaction.
         """
         name = valid.lookup_text("namespace", namespace)
-        return bool(self._apart(lambda unit: unit.backend.drop_vector_indexes(unit.checkout, name)))
+        return bool(self._apart(lambda unit: unit.backend.drop_vector_indexes(unit, name)))
 
 
 def _key(namespace: str, chunk_id: str) -> dict[str, str]:
@@ -237,7 +237,7 @@ def _make_index(unit: Unit, namespace: str) -> int:
     known = unit.row(sql.FIND_NAMESPACE, {"namespace": namespace})
     if known is None:
         raise valid.not_found(words.NAMESPACE_KIND, namespace)
-    unit.backend.make_vector_index(unit.checkout, namespace, known["dimensions"])
+    unit.backend.make_vector_index(unit, namespace, known["dimensions"])
     return known["dimensions"]
 
 

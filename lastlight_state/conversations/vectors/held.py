@@ -179,7 +179,7 @@ class HeldNamespaces:
         Removes a cache entry of another tag.
         """
         tag = known["content_tag"]
-        if tag is None or not self._most or unit.checkout.mode is not Mode.SNAPSHOT:
+        if tag is None or not self._most or unit.mode is not Mode.SNAPSHOT:
             return False
         with self._lock:
             if len(self._seen) >= _MOST_SEEN:

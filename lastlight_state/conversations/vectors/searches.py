@@ -51,7 +51,7 @@ class ChunkSearch(NamedTuple):
         most = max(2 * asked.top_k, _FILTERED if self.wanted else _CANDIDATES)
         if asked.query.metric != "cosine" or most > _MOST_CANDIDATES:
             return None
-        ids = unit.backend.nearest(unit.checkout, namespace, known["dimensions"], asked.query.packed, most)
+        ids = unit.backend.nearest(unit, namespace, known["dimensions"], asked.query.packed, most)
         if ids is None or len(ids) < asked.top_k:
             return None
         given = {"namespace": namespace, "ids": as_list([{"id": key} for key in ids])}

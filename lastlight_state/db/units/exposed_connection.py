@@ -43,11 +43,11 @@ class Loan:
 
     def connection(self) -> Connection:
         """Return the unit's connection, wrapped so that only the block can end the transaction."""
-        if self.unit.checkout.is_awaited:
+        if self.unit.is_awaited:
             raise MisuseError(
                 "inside an asynchronous transaction of yours: use the connection or session that it is of"
             )
-        return _LentConnection(self.unit.backend.connection(self.unit.checkout), self)
+        return _LentConnection(self.unit.backend.connection(self.unit), self)
 
     @property
     def is_over(self) -> bool:
@@ -59,7 +59,7 @@ class Loan:
         """Return the driver's connection. Raises `MisuseError` after the block has ended."""
         if self._over:
             raise MisuseError(self._over)
-        return self.unit.checkout.driver
+        return self.unit.driver
 
     def refuse(self, what: str, instead: str = "it is committed as a whole, after its block") -> NoReturn:
         """Raise `MisuseError` for a call that would begin or end a transaction."""
@@ -73,7 +73,7 @@ class Loan:
         """Roll back everything that the block wrote, so that none of it can be committed."""
         if self._over is None:
             self._over = "this transaction was rolled back inside its block"
-            self.unit.checkout.undone = True
+            self.unit.undone = True
             self._undo()
 
 
@@ -126,7 +126,7 @@ class _LentConnection(Connection):
         if exception is None:
             self._loan.refuse("invalidate()", "its connection is only lent")
         self._loan.undo()
-        self._loan.unit.checkout.broken = True
+        self._loan.unit.broken = True
         super().invalidate(exception)
 
 
@@ -173,7 +173,7 @@ class _Driver:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:  # for code that accepts only one driver's connections
-        return type(self._loan.unit.checkout.driver)
+        return type(self._loan.unit.driver)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "_loan").driver, name)

@@ -17,10 +17,11 @@ from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import Session
 from sqlalchemy.util.concurrency import in_greenlet
 
+from lastlight_state.backends.base import Mode
 from lastlight_state.backends.sql.expressions import ending_word
 from lastlight_state.db.schema.base import RESERVED_NAMES, RESERVED_PREFIXES
 from lastlight_state.db.units.scope import StoreScope
-from lastlight_state.db.units.unit import Unit, refuse_dead, run_hooks
+from lastlight_state.db.units.unit import Unit, run_hooks
 from lastlight_state.errors import MisuseError
 from lastlight_state.metrics import Metrics
 from lastlight_state.unwinding import Exit, HeldResource, block
@@ -36,13 +37,14 @@ def join_transaction(scope: StoreScope, given: Connection | Session) -> Iterator
     Raises `MisuseError` for other objects.
     """
     connection, session = joinable(given)
-    unit = Unit(scope.backend, scope.backend.join(connection))
+    unit = Unit(Mode.WRITE, scope.backend)
+    scope.backend.join(connection, unit)
     try:
-        unit.backend.refuse_other_tables(unit.checkout, _OURS)
-        with _undone_together(connection, unit, session), scope.inside(by_task=unit.checkout.is_awaited):
+        unit.backend.refuse_other_tables(unit, _OURS)
+        with _undone_together(connection, unit, session), scope.inside(by_task=unit.is_awaited):
             yield unit
     finally:
-        scope.backend.leave(unit.checkout)
+        scope.backend.leave(unit)
     _hooks_follow(connection, unit, scope.metrics)
 
 
@@ -96,7 +98,7 @@ def _in_a_savepoint(connection: Connection, unit: Unit) -> Iterator[None]:
     with _Watch(connection, unit) as watch:
         try:
             yield
-            refuse_dead(unit)
+            unit.refuse_dead()
         except BaseException:
             if not watch.lost:
                 unit.undo_to(_SAVEPOINT)
@@ -154,7 +156,7 @@ class _Watch(HeldResource, AbstractContextManager["_Watch"]):
                 event.remove(self._connection, name, listener)
 
     def _lose(self, *_: object) -> None:
-        self.lost = self._unit.checkout.undone = True
+        self.lost = self._unit.undone = True
 
     def _lose_savepoint(self, _: Connection, name: str, __: object) -> None:
         if name in self._around:
@@ -175,7 +177,7 @@ class _Watch(HeldResource, AbstractContextManager["_Watch"]):
 
     def _check_search_path(self, _: Connection, __: object, statement: str, *___: object) -> None:
         if "search_path" in statement.lower():
-            self._unit.backend.refuse_other_tables(self._unit.checkout, _OURS)
+            self._unit.backend.refuse_other_tables(self._unit, _OURS)
 
     def _refuse(self) -> NoReturn:
         raise MisuseError("commit inside a block that joined this transaction: commit after it")

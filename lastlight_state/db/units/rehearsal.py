@@ -35,7 +35,7 @@ class RehearsalScope(StoreScope):
         self.after_commits = []
         self.watches = {}
 
-    def open_checkout(self, mode: Mode, label: str | None = None) -> NoReturn:
+    def open_unit(self, mode: Mode, label: str | None = None) -> NoReturn:
         """Raise `Reached` instead of beginning a block of the store."""
         raise Reached
 

@@ -16,15 +16,15 @@ import logging
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
-from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
+from lastlight_state.backends.base import Backend, Mode
 from lastlight_state.backends.fair_lock import GroupFailed
 from lastlight_state.backends.waiting import Retry, within
 from lastlight_state.db.units.active_blocks import ActiveBlock, Blocks
-from lastlight_state.db.units.unit import Call, Unit, Work, add_label, end_reading, refuse_dead, run_hooks
+from lastlight_state.db.units.unit import Unit, Work, add_label, run_hooks
 from lastlight_state.errors import (
     BackendError,
     BackendUnavailable,
@@ -149,8 +149,8 @@ class StoreScope(Scope):
         """Return a block in which this thread, or with ``by_task`` this task, may not call the store directly."""
         return self.blocks.new_block(by_task=by_task)
 
-    def open_checkout(self, mode: Mode, label: str | None = None) -> Checkout:
-        """Return a checkout to enter. If the database is busy, beginning its transaction is retried."""
+    def open_unit(self, mode: Mode, label: str | None = None) -> Unit:
+        """Return a unit to enter. If the database is busy, beginning its transaction is retried."""
         self.refuse_closed()
         return _Retried(mode, self, label)
 
@@ -171,14 +171,12 @@ class StoreScope(Scope):
             self.refuse_closed()
         hooks_if_committed: list[Callable[[], object]] = []
         try:
-            if shares and self._shares and mode.writes:
-                return self._run_grouped(mode, work, hooks_if_committed)
-            return self._run_alone(mode, work, hooks_if_committed)
+            return self._attempt(mode, work, hooks_if_committed, groupable=shares and self._shares and mode.writes)
         except GroupFailed:
-            return self.retry.run(partial(self._run_alone, mode, work, hooks_if_committed), repeatable=repeatable)
+            return self.retry.run(partial(self._attempt, mode, work, hooks_if_committed), repeatable=repeatable)
         except BackendError as error:
             return self.retry.again(
-                partial(self._run_alone, mode, work, hooks_if_committed), error, repeatable=repeatable
+                partial(self._attempt, mode, work, hooks_if_committed), error, repeatable=repeatable
             )
 
     def announce_commit(self) -> None:
@@ -186,55 +184,22 @@ class StoreScope(Scope):
         for told in self.after_commits:
             told()
 
-    def _run_alone(self, mode: Mode, work: Work[T], hooks_if_committed: list[Callable[[], object]]) -> T:
-        backend = self.backend
-        with Checkout(mode, backend) as checkout:
-            unit = Unit(backend, checkout)
-            try:
-                result = work(unit)
-                if mode is _WRITE:
-                    backend.commit(checkout)
-                elif mode is _SNAPSHOT:
-                    end_reading(checkout)
-            except BackendUnavailable as error:
-                if mode is Mode.ONE and error.details.get("reason") == LOST:
-                    error.outcome = "unknown"  # the one statement may have committed before its answer was lost
-                if error.outcome == "unknown":
-                    hooks_if_committed[:] = unit.hooks  # the retry has no hooks if it finds the work done
-                    self.announce_commit()
-                raise
+    def _attempt(
+        self, mode: Mode, work: Work[T], hooks_if_committed: list[Callable[[], object]], *, groupable: bool = False
+    ) -> T:
+        unit = Unit(mode, self.backend, work, groupable=groupable)
+        try:
+            with unit:
+                result: T = unit.run()
+        except BackendUnavailable as error:
+            if error.outcome == "unknown":
+                hooks_if_committed[:] = unit.hooks  # the retry has no hooks if it finds the work done
+                self.announce_commit()
+            raise
         if self.after_commits and mode.writes:
             self.announce_commit()
         if unit.hooks or hooks_if_committed:
             run_hooks(unit.hooks or hooks_if_committed, self.metrics)
-        return result
-
-    def _run_grouped(self, mode: Mode, work: Work[T], hooks_if_committed: list[Callable[[], object]]) -> T:
-        """Run a call that writes as a unit.
-
-        While the call waits for the lock, another thread may run it inside that thread's own unit.
-        """
-        backend = self.backend
-        call = Call(mode, backend, work)
-        hooks: Sequence[Callable[[], object]] = ()
-        try:
-            with call:
-                if call.group is None:
-                    unit = Unit(backend, call)
-                    hooks = unit.hooks
-                    result = work(unit)
-                    if mode is _WRITE or call.begun:
-                        backend.commit(call)
-                else:
-                    hooks, result = call.hooks, call.result
-        except BackendUnavailable as error:
-            if error.outcome == "unknown":
-                hooks_if_committed[:] = hooks if call.group is None else call.hooks
-            raise
-        if self.after_commits:
-            self.announce_commit()
-        if hooks:
-            run_hooks(hooks, self.metrics)
         return result
 
 
@@ -267,8 +232,8 @@ class OpenedScope(Scope):
     one_statement = write
 
 
-class _Retried(Checkout):
-    """A checkout that begins its transaction again while the database is busy."""
+class _Retried(Unit):
+    """A unit that begins its transaction again while the database is busy."""
 
     def __init__(self, mode: Mode, scope: StoreScope, label: str | None) -> None:
         super().__init__(mode, scope.backend)
@@ -319,7 +284,7 @@ class TransactionScope(Scope):
         """Raise `MisuseError` if the transaction has ended or can no longer be committed."""
         if not self._open:
             raise MisuseError("this transaction has ended")
-        refuse_dead(self.unit)
+        self.unit.refuse_dead()
 
     def _admit_write(self) -> None:
         self.admit()

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import sqlalchemy as sa
 
-from lastlight_state.backends.base import Backend, Checkout, Mode
+from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
 from lastlight_state.db.rows.compiled import Compiled
 from lastlight_state.db.rows.records import Record, make_rows
 from lastlight_state.db.rows.statements import NO_VALUES, RowT, Statement, Values, has_damage
@@ -18,11 +18,14 @@ from lastlight_state.db.rows.writes import NEW, Chain
 from lastlight_state.errors import BackendUnavailable, CorruptData, InvalidValue, MisuseError, StateError
 from lastlight_state.metrics import Metrics
 
+T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 #: What makes a record of a row: a class, or its ``of``, which mypy compares with the rows.
 Reader = type[R] | Callable[[RowT], R]
 
 _log = logging.getLogger("lastlight_state.db")
+#: Names for the members of an enumeration: on Python 3.11 each look-up of a member is a call.
+_SNAPSHOT, _ONE, _WRITE = Mode.SNAPSHOT, Mode.ONE, Mode.WRITE
 
 
 class FoundRows(NamedTuple, Generic[RowT]):
@@ -32,32 +35,91 @@ class FoundRows(NamedTuple, Generic[RowT]):
     columns: Callable[[int, Sequence[str]], list[Any] | None]
 
 
-class Unit:
-    """One unit on one connection. It must not be used by two threads, nor after the call for which it was made."""
+class Unit(Checkout):
+    """One unit on one connection: ``with Unit(mode, backend, work) as unit: result = unit.run()``.
 
-    __slots__ = ("_execute", "_fetched", "_key", "backend", "checkout", "hooks")
+    Entering it waits for its turn, takes a connection and begins; leaving it rolls back what was not committed, and
+    gives the connection back. While a ``groupable`` unit waits, a thread that has the writers' lock may run and commit
+    it together with its own unit (`lastlight_state.backends.sqlite.group_commit`). A unit must not be used by two
+    threads at once, nor after its block.
+    """
 
-    def __init__(self, backend: Backend, checkout: Checkout) -> None:
+    backend: Backend
+    #: The work's result, once it has been run.
+    result: Any = None
+
+    def __init__(
+        self, mode: Mode, backend: Backend, work: Callable[[Unit], object] | None = None, *, groupable: bool = False
+    ) -> None:
+        self.mode = mode
         self.backend = backend
-        self.checkout = checkout
+        self.groupable = groupable
+        #: Callbacks after the commit.
         self.hooks: list[Callable[[], object]] = []
-        self._execute = checkout.execute
+        self._work: Any = work
         self._fetched = backend.fetch_rows
         self._key = backend.key
+
+    def run(self) -> Any:
+        """Run the work, commit, and return the work's result. Run nothing if another thread has done it in a group."""
+        if self.group is None:
+            self.hooks = []  # a group may have run it before, and undone it
+            try:
+                self.result = self._work(self)
+                if self.mode is _WRITE or self.begun:
+                    self.backend.commit(self)
+                elif self.mode is _SNAPSHOT:
+                    self.end_reading()
+            except BackendUnavailable as error:
+                if self.mode is _ONE and error.details.get("reason") == LOST:
+                    error.outcome = "unknown"  # the one statement may have committed before its answer was lost
+                raise
+        return self.result
+
+    def make(self) -> None:
+        """Run the work in another thread's group, while the thread of this unit waits."""
+        self.hooks = []
+        self.result = self._work(self)
+
+    def complete(self) -> None:
+        """Commit a block's transaction. If the block only read, end the transaction."""
+        if self.mode.writes:
+            self.refuse_dead()
+            self.backend.commit(self)
+        else:
+            self.end_reading()
+
+    def end_reading(self) -> None:
+        """End the transaction of a unit that only read. An error means only that the connection was lost."""
+        if self.undone:  # by a session of the caller's
+            return
+        try:
+            self.backend.commit(self)
+        except BackendUnavailable:
+            self.broken = True
+
+    def refuse_dead(self) -> None:
+        """Raise if a transaction ended or failed before its block did: later writes would not belong to it."""
+        if self.undone:
+            raise MisuseError("this transaction was rolled back inside its block, and nothing of it can be committed")
+        if self.is_gone or not self.backend.alive(self):
+            raise MisuseError(
+                "this transaction failed or was ended inside its block: nothing more of it can be committed"
+            )
 
     def change(self, statement: Statement[Any], values: Values = NO_VALUES) -> int:
         """Run a write. Return the number of rows that it changed."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         sql, parameters = compiled.sql, compiled.parameters(values)
         try:
-            return int(self._execute(sql, parameters).rowcount)
+            return int(self.execute(sql, parameters).rowcount)
         except self.backend.driver_errors as error:
-            again = self.backend.persist(self.checkout, error, partial(self._execute, sql, parameters))
+            again = self.backend.persist(self, error, partial(self.execute, sql, parameters))
             return int(again.rowcount)
         except UnicodeEncodeError:
             raise InvalidValue("text", "must not contain a lone surrogate") from None
         except BaseException:  # from outside, in the middle of the statement
-            self.checkout.broken = True
+            self.broken = True
             raise
 
     def row(self, statement: Statement[RowT], values: Values = NO_VALUES) -> RowT | None:
@@ -161,9 +223,9 @@ class Unit:
         compiled = statement.on(self.backend)
         batches = compiled.batches
         try:
-            self.backend.insert_rows(self.checkout, table.name, compiled.sql, batches.names, batches.of(rows))
+            self.backend.insert_rows(self, table.name, compiled.sql, batches.names, batches.of(rows))
         except self.backend.driver_errors as error:
-            raise self.backend.unit_error(self.checkout, error) from error
+            raise self.backend.unit_error(self, error) from error
 
     def rehearse(self, statement: Statement[Any], rows: Iterable[Values]) -> None:
         """Check and convert these rows as `insert` does, but send nothing. Raises `InvalidValue` as `insert` does."""
@@ -172,7 +234,7 @@ class Unit:
 
     def named_lock(self, name: str) -> None:
         """Wait until no other unit holds the lock ``name``, and hold it until this unit ends."""
-        self.backend.named_lock(self.checkout, name)
+        self.backend.named_lock(self, name)
 
     def locked_rows(self, name: str, statement: Statement[RowT], values: Values) -> list[RowT]:
         """Return all rows of a statement that runs while the unit holds the lock ``name``.
@@ -183,12 +245,12 @@ class Unit:
         compiled = statement.on(self.backend)
         sql, parameters = compiled.sql, compiled.parameters(values)
         try:
-            found = self._fetched(self.backend.execute_locked(self.checkout, name, sql, parameters))
+            found = self._fetched(self.backend.execute_locked(self, name, sql, parameters))
             return make_rows(statement.row, statement.make, compiled.rows(found))
         except self.backend.driver_errors as error:
-            raise self.backend.unit_error(self.checkout, error) from error
+            raise self.backend.unit_error(self, error) from error
         except BaseException:  # from outside, in the middle of the statement
-            self.checkout.broken = True
+            self.broken = True
             raise
 
     def after_commit(self, hook: Callable[[], object]) -> None:
@@ -204,24 +266,24 @@ class Unit:
     def control(self, sql: str) -> None:
         """Run a statement that controls the transaction, such as SAVEPOINT."""
         try:
-            self._execute(sql)
+            self.execute(sql)
         except self.backend.driver_errors as error:
-            raise self.backend.unit_error(self.checkout, error) from error
+            raise self.backend.unit_error(self, error) from error
 
     def _fetch(self, compiled: Compiled, values: Values) -> list[Any]:
         """Fetch all rows. On SQLite this also commits a single RETURNING statement outside a transaction."""
         sql, parameters = compiled.sql, compiled.parameters(values)
-        execute = partial(self._execute, binary=True) if compiled.in_binary else self._execute
+        execute = partial(self.execute, binary=True) if compiled.in_binary else self.execute
         try:
             return self._fetched(execute(sql, parameters))
         except self.backend.driver_errors as error:
             again = partial(execute, sql, parameters)
-            found: list[Any] = self.backend.persist(self.checkout, error, lambda: self._fetched(again()))
+            found: list[Any] = self.backend.persist(self, error, lambda: self._fetched(again()))
             return found
         except UnicodeEncodeError:
             raise InvalidValue("text", "must not contain a lone surrogate") from None
         except BaseException:  # from outside, in the middle of the statement
-            self.checkout.broken = True
+            self.broken = True
             raise
 
 
@@ -233,26 +295,7 @@ def _reader(read: Reader[R, RowT]) -> Callable[[RowT], R]:
     return cast(type[R], read).of if isinstance(read, type) else read
 
 
-# How a unit ends: its commit, what its error says, and what waited for its commit.
-
-
-def end_reading(checkout: Checkout) -> None:
-    """End the transaction of a unit that only read. An error means only that the connection was lost."""
-    if checkout.undone:  # by a session of the caller's
-        return
-    try:
-        checkout.backend.commit(checkout)
-    except BackendUnavailable:
-        checkout.broken = True
-
-
-def complete(unit: Unit) -> None:
-    """Commit a block's transaction. If the block only read, end the transaction."""
-    if unit.checkout.mode.writes:
-        refuse_dead(unit)
-        unit.backend.commit(unit.checkout)
-    else:
-        end_reading(unit.checkout)
+# What an error of a unit says, and what waited for its commit.
 
 
 def add_label(error: BaseException, label: str | None) -> None:
@@ -266,14 +309,6 @@ def add_label(error: BaseException, label: str | None) -> None:
         error.add_note(said)
 
 
-def refuse_dead(unit: Unit) -> None:
-    """Raise if a transaction ended or failed before its block did, because later writes would not belong to it."""
-    if unit.checkout.undone:
-        raise MisuseError("this transaction was rolled back inside its block, and nothing of it can be committed")
-    if unit.checkout.is_gone or not unit.backend.alive(unit.checkout):
-        raise MisuseError("this transaction failed or was ended inside its block: nothing more of it can be committed")
-
-
 def run_hooks(hooks: Sequence[Callable[[], object]], metrics: Metrics, label: str | None = None) -> None:
     """Run the hooks that waited for the commit, in order. An exception is logged and counted: the commit is valid."""
     for hook in hooks:
@@ -284,25 +319,5 @@ def run_hooks(hooks: Sequence[Callable[[], object]], metrics: Metrics, label: st
             _log.exception("an after-commit hook failed%s", f" of the transaction {label!r}" if label else "")
 
 
-# Units that are one call each, which threads may make for one another.
-
-T = TypeVar("T")
+#: A function that a repository hands over: it runs its statements in a unit, and may be run again as a whole.
 Work = Callable[[Unit], T]
-
-
-class Call(Checkout, Generic[T]):
-    """A unit that is one call. Another thread that has the writers' lock may run it together with its own unit."""
-
-    groupable = True
-    hooks: Sequence[Callable[[], object]] = ()
-    result: T
-
-    def __init__(self, mode: Mode, backend: Backend, work: Work[T]) -> None:
-        self.mode = mode
-        self.backend = backend
-        self._work = work
-
-    def make(self) -> None:
-        unit = Unit(self.backend, self)
-        self.hooks = unit.hooks
-        self.result = self._work(unit)

@@ -38,7 +38,7 @@ def snapshot(unit: Unit, path: Path) -> bool:
     """
     path.unlink(missing_ok=True)
     progress.tell("copying the database", 0)
-    return unit.backend.snapshot(unit.checkout, path)
+    return unit.backend.snapshot(unit, path)
 
 
 #: Options to read a copy. No file is left beside it.

@@ -164,7 +164,7 @@ def rows_of(
     for chunk in filters.chunks(keys):
         statement, values = reading.of(chunk)
         compiled = statement.on(unit.backend)
-        stored = unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), subject.shown)
+        stored = unit.backend.stream(unit, compiled.sql, compiled.parameters(values), subject.shown)
         for batch in batches(stored, _ROWS):
             found = compiled.rows(batch)
             found = found if names is None else row_lines.translate_classes(found, names)

@@ -223,9 +223,9 @@ class Copy(Repository):
     def _source(self) -> Iterator[Unit]:
         """Yield a unit that reads one snapshot of this database."""
         scope = cast("StoreScope", self._scope)  # maintenance does not run in transactions of callers
-        with scope.open_checkout(Mode.SNAPSHOT) as checkout:
-            yield Unit(self._backend, checkout)
-            self._backend.commit(checkout)
+        with scope.open_unit(Mode.SNAPSHOT) as unit:
+            yield unit
+            self._backend.commit(unit)
 
 
 def _refuse_problems(plan: CopyPlan) -> None:
@@ -262,7 +262,7 @@ def _copied_tables(source: Unit) -> tuple[list[Subject], list[str]]:
 
 def _indexed_namespaces(source: Unit) -> list[str]:
     """Return the namespaces of vectors that have an index of embeddings, which the target gets on request alone."""
-    indexes = source.backend.vector_indexes(source.checkout)
+    indexes = source.backend.vector_indexes(source)
     return sorted(one.namespace for one in indexes if one.namespace is not None and one.state != "unused")
 
 
@@ -336,4 +336,4 @@ def _compare(source: Unit, context: Context, copied: list[Subject], plan: CopyPl
 
 
 def _analyze(unit: Unit, copied: list[Subject]) -> None:
-    unit.backend.analyze(unit.checkout, [subject.name for subject in copied])
+    unit.backend.analyze(unit, [subject.name for subject in copied])

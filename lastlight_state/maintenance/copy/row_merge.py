@@ -118,8 +118,8 @@ def _stored_rows(view: Unit, subject: Subject, keys: Iterable[Key]) -> Iterator[
 def _insert(unit: Unit, subject: Subject, rows: Sequence[Row]) -> None:
     unit.insert(subject.table, *_prepare_insert(subject, rows))
     if subject.numbered_column is not None:  # let the database's next numbers be greater
-        given = unit.backend.last_number(unit.checkout, subject.name, subject.numbered_column)
-        unit.backend.advance(unit.checkout, subject.name, subject.numbered_column, given)
+        given = unit.backend.last_number(unit, subject.name, subject.numbered_column)
+        unit.backend.advance(unit, subject.name, subject.numbered_column, given)
 
 
 def _prepare_insert(subject: Subject, rows: Sequence[Row]) -> tuple[Statement, Iterator[Row]]:

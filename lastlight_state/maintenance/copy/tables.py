@@ -26,7 +26,7 @@ from lastlight_state.workflows.tables import LEASES, RUNS
 def filled_columns(unit: Unit, tables: Iterable[sa.Table]) -> list[str]:
     """Return the unknown columns that have a value in at least one row, as ``table.column``, in order."""
     known = {str(table.name): set(table.columns.keys()) for table in tables}
-    inspector = sa.inspect(unit.backend.connection(unit.checkout))
+    inspector = sa.inspect(unit.backend.connection(unit))
     found: list[str] = []
     for name in reconcile.existing_tables(unit, known):
         there = {str(column["name"]) for column in inspector.get_columns(name, unit.backend.schema)}
@@ -169,7 +169,7 @@ class Subject:
         compiled = self.compiled_select(unit, after is not None)
         values = {} if after is None else {f"after_{i}": value for i, value in enumerate(after)}
         shown = self._shown_columns(unit.backend.large_values_in_rows)
-        return unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), shown)
+        return unit.backend.stream(unit, compiled.sql, compiled.parameters(values), shown)
 
     def compiled_select(self, unit: Unit, resumed: bool = False) -> Compiled:
         """Return the compiled statement for this database, which also converts rows to Python values."""

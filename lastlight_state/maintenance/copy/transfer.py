@@ -67,10 +67,10 @@ def is_empty(backend: Backend) -> bool:
 
 def refuse_same(source: Unit, target: Unit) -> None:
     """Raise `InvalidValue` if source and target are the same database, or if the target is a database in memory."""
-    theirs = target.backend.identity(target.checkout)
+    theirs = target.backend.identity(target)
     if theirs is None:
         raise InvalidValue("target", "must not be a database in memory: it would not stay")
-    if theirs == source.backend.identity(source.checkout):
+    if theirs == source.backend.identity(source):
         raise InvalidValue("target", "must be another database than the source")
 
 
@@ -185,9 +185,9 @@ class Transfer:
         def work(unit: Unit) -> Receipt:
             convert = conversion(subject, self._source.backend, unit.backend)
             with permit_deletion(unit, self.receipt.id):  # permits words that this version does not know
-                unit.backend.load(unit.checkout, subject.name, subject.names, convert(rows))
+                unit.backend.load(unit, subject.name, subject.names, convert(rows))
             if place.done and subject.numbered_column is not None:
-                unit.backend.advance(unit.checkout, subject.name, subject.numbered_column, self._given[subject.name])
+                unit.backend.advance(unit, subject.name, subject.numbered_column, self._given[subject.name])
             unit.row(_REACH, {"receipt_id": self.receipt.id, "table_name": subject.name, **_place_values(place)})
             counts = {**self.receipt.counts, subject.name: place.rows}
             return steps.step(unit, self.receipt, counts=counts, cursor=None, at=self._now())
@@ -208,7 +208,7 @@ def numbers(source: Unit, subjects: Iterable[Subject]) -> dict[str, int | None]:
     It is never used again.
     """
     found = [(subject.name, subject.numbered_column) for subject in subjects if subject.numbered_column is not None]
-    return {name: source.backend.last_number(source.checkout, name, column) for name, column in found}
+    return {name: source.backend.last_number(source, name, column) for name, column in found}
 
 
 def output_tables(unit: Unit) -> list[sa.Table]:

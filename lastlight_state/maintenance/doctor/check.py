@@ -89,7 +89,7 @@ class Snapshot:
     @cached_property
     def measures(self) -> Measures:
         """Return the sizes and settings of the database."""
-        return self.unit.backend.measures(self.unit.checkout, tuple(METADATA.tables))
+        return self.unit.backend.measures(self.unit, tuple(METADATA.tables))
 
 
 @dataclass(frozen=True)

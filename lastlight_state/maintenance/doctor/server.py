@@ -233,7 +233,7 @@ def _growth(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 def _integrity(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     unit = snapshot.unit
-    damages = unit.backend.damages(unit.checkout, deep=look.deep)
+    damages = unit.backend.damages(unit, deep=look.deep)
     if damages:
         message = "the database itself says that it is damaged: restore it, or dump what can be read"
         yield make_finding(INTEGRITY, "error", "database", message, damages)
@@ -266,12 +266,12 @@ def _vector_indexes(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     unit = snapshot.unit
     if not {VECTORS.name, NAMESPACES.name} <= snapshot.tables:
         return
-    indexes = unit.backend.vector_indexes(unit.checkout)
+    indexes = unit.backend.vector_indexes(unit)
     for state, (severity, message) in _UNUSED_INDEXES.items():
         names = [one.name if one.namespace is None else one.namespace for one in indexes if one.state == state]
         if names:
             yield make_finding(NEAREST, severity, "vectors", f"an index of embeddings {message}", names)
-    lags = {one.namespace: unit.backend.vector_index_lag(unit.checkout, one) for one in indexes if one.state == "ready"}
+    lags = {one.namespace: unit.backend.vector_index_lag(unit, one) for one in indexes if one.state == "ready"}
     names = [f"{namespace}: {lag} chunks" for namespace, lag in lags.items() if lag]
     if names:
         message = "an index of embeddings lacks chunks, whose triggers were off: drop it, and make it again"

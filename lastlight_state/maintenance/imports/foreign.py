@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from lastlight_state import codec
 from lastlight_state.backends import open_backend
-from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.backends.base import Mode, Options
 from lastlight_state.backends.facts import Unreadable
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, BackendUnavailable, Conflict, InvalidValue, StateError
@@ -78,9 +78,8 @@ _AT_REST = Options(read_only=True, glance=True, foreign=True)
 class Foreign:
     """An open SQLite file of another program."""
 
-    def __init__(self, checkout: Checkout) -> None:
-        self._checkout = checkout
-        self.unit = Unit(checkout.backend, checkout)
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
         self._columns: dict[str, list[str]] = {}
 
     def tables(self) -> list[str]:
@@ -134,7 +133,7 @@ class Foreign:
 
     def confirm(self) -> None:
         """Raise `Conflict` ``damaged_source`` if another program has written the file since it was opened."""
-        if self._checkout.backend.is_disturbed:
+        if self.unit.backend.is_disturbed:
             raise SourceWritten("the source was written while it was read: import it again", code="damaged_source")
 
     def read(self, sql: str, given: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:
@@ -147,7 +146,7 @@ class Foreign:
             if isinstance(text, str):
                 codec.check_text("a name or id of the source", text)
         try:
-            for row in self._checkout.backend.stream(self._checkout, sql, given, ()):
+            for row in self.unit.backend.stream(self.unit, sql, given, ()):
                 yield [_escape_value(value) for value in row] if Unreadable in map(type, row) else row
         except StateError as error:
             self.confirm()
@@ -162,9 +161,9 @@ def open_file(path: Path, options: Options = _AT_REST, *, follow: bool = True) -
     """
     with (
         closing(open_backend(files.real(path) if follow else path.absolute(), options)) as backend,
-        Checkout(Mode.SNAPSHOT, backend) as checkout,
+        Unit(Mode.SNAPSHOT, backend) as unit,
     ):
-        yield Foreign(checkout)
+        yield Foreign(unit)
 
 
 @contextmanager

@@ -195,7 +195,7 @@ class CopyPiece:
         directory_mode, file_mode = MODES[self._into.settings.mailbox_mode]
         with sources.open_files(self._source, sources.AT_REST) as files:
             for name, file in files.items():
-                file.unit.backend.snapshot(file.unit.checkout, made / name)
+                file.unit.backend.snapshot(file.unit, made / name)
         for name in files:
             fill(made / name, name, **({_IMPORTED: self.digest} if name == INBOUND_DB else {}))
             (made / name).chmod(file_mode)

@@ -119,7 +119,7 @@ def _shape(name: str, file: Foreign) -> Shape:
     Raises an error if the file is damaged or does not belong to a mailbox.
     """
     objects = [(kind, table) for kind, table, _ in file.read(_OBJECTS)]
-    damage = file.unit.backend.damages(file.unit.checkout, deep=True)
+    damage = file.unit.backend.damages(file.unit, deep=True)
     if damage:
         raise damaged_source(name, damage[0])
     triggers = [table for kind, table in objects if kind == "trigger"]

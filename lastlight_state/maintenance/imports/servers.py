@@ -14,7 +14,8 @@ from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.backends import open_backend, urls
-from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.backends.base import Mode, Options
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.imports import foreign
 from lastlight_state.maintenance.imports.foreign import Foreign, Row, damaged_source, quote_name
 from lastlight_state.maintenance.imports.pieces import Place, Server
@@ -47,8 +48,8 @@ _MARK = re.compile(r'"(?:[^"]|"")*"|\?|%')
 class ServerTables(Foreign):
     """The tables of another program on a server, in the first schema of the role's search path. Views are not read."""
 
-    def __init__(self, checkout: Checkout) -> None:
-        super().__init__(checkout)
+    def __init__(self, unit: Unit) -> None:
+        super().__init__(unit)
         self._types: dict[str, dict[str, str]] = {}
         self._numbers = count()
 
@@ -84,9 +85,9 @@ class ServerTables(Foreign):
         for value in given:
             if isinstance(value, str):
                 codec.check_text("a name or id of the source", value)
-        backend = self._checkout.backend
+        backend = self.unit.backend
         try:
-            with self._checkout.driver.cursor(f"import_{next(self._numbers)}") as cursor:
+            with self.unit.driver.cursor(f"import_{next(self._numbers)}") as cursor:
                 yield from cursor.execute(_MARK.sub(_convert_mark, sql), tuple(given))
         except backend.driver_errors as error:
             raise damaged_source("the source", backend.translate(error)) from error
@@ -99,8 +100,8 @@ def open_source(place: Place) -> AbstractContextManager[Foreign]:
 
 @contextmanager
 def _open_server(server: Server) -> Iterator[Foreign]:
-    with closing(open_backend(server.url, _READ_ONLY)) as backend, Checkout(Mode.SNAPSHOT, backend) as checkout:
-        yield ServerTables(checkout)
+    with closing(open_backend(server.url, _READ_ONLY)) as backend, Unit(Mode.SNAPSHOT, backend) as unit:
+        yield ServerTables(unit)
 
 
 def place_of(given: str | Path) -> Place:

@@ -28,7 +28,7 @@ class Checkpoints(Repository):
         before = self._wal_bytes()
 
         def work(unit: Unit) -> tuple[bool, int, int] | None:
-            return unit.backend.checkpoint(unit.checkout, mode)
+            return unit.backend.checkpoint(unit, mode)
 
         done = self._apart(work)
         busy, log, brought = done or (False, 0, 0)

@@ -172,7 +172,7 @@ class Statistics(Repository):
         )
 
     def _read_counts(self, unit: Unit, exact: bool) -> tuple[Measures, Row]:
-        measures = unit.backend.measures(unit.checkout, TABLES)
+        measures = unit.backend.measures(unit, TABLES)
         present = frozenset(measures.tables)
         messages: MessageCounts = message_counts(unit, present, self._now())
         statuses: Mapping[str, tuple[StatusCount, ...]] = status_counts(unit, present)

@@ -30,12 +30,12 @@ class Vacuum(Repository):
         before = self._viewing(_size)
         tables = self._viewing(_tables)
         progress.tell("giving back space", 0)
-        self._apart(lambda unit: unit.backend.vacuum(unit.checkout, tables, analyze=analyze, full=full))
+        self._apart(lambda unit: unit.backend.vacuum(unit, tables, analyze=analyze, full=full))
         return Vacuumed(bytes_before=before, bytes_after=self._viewing(_size))
 
 
 def _size(unit: Unit) -> int:
-    return unit.backend.measures(unit.checkout, ()).size_bytes
+    return unit.backend.measures(unit, ()).size_bytes
 
 
 def _tables(unit: Unit) -> list[str]:

@@ -190,7 +190,7 @@ class Catalog(Repository):
 def _reconcile_tables(unit: Unit, wishes: Sequence[DefinitionRequest], now: Any) -> list[plans.Steps]:
     """Take the named lock, plan again, and apply the steps. Returns the steps."""
     unit.named_lock("outputs")
-    unit.backend.limit_ddl_waits(unit.checkout)
+    unit.backend.limit_ddl_waits(unit)
     found = plans.all_steps(unit, wishes, now)
     for steps in found:
         plans.carry_out(unit, steps)

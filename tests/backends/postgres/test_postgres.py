@@ -264,7 +264,7 @@ def test_who_only_reads_loses_nothing_when_the_connection_is_lost_at_the_end(
         return len(domains.workflows.runs.list())
 
     def killed(unit: Unit) -> int:
-        kill(postgres_database, unit.checkout.driver.info.backend_pid)
+        kill(postgres_database, unit.driver.info.backend_pid)
         return 1
 
     async def awaited() -> None:

@@ -90,7 +90,7 @@ def test_a_question_may_take_as_long_as_it_says(postgres_database: Database) -> 
         store.workflows.runs.list()
         with store.view() as view:
             unit = view._scope.unit
-            store.backend.ask(unit.checkout, "SELECT pg_sleep(0.8)", {}, limit=1, timeout=5)
+            store.backend.ask(unit, "SELECT pg_sleep(0.8)", {}, limit=1, timeout=5)
         with pytest.raises(BackendUnavailable, match="timeout"), store.view() as view:
             view._scope.unit.control("SELECT pg_sleep(0.8)")
 
@@ -99,7 +99,7 @@ def test_after_a_question_the_usual_limit_holds(postgres_database: Database) -> 
     """cluster CL-1: a short question makes no later statement of its view one that hangs."""
     with StateStore.open(postgres_database.url) as store, store.view() as view:
         unit = view._scope.unit
-        store.backend.ask(unit.checkout, "SELECT 1", {}, limit=1, timeout=0.1)
+        store.backend.ask(unit, "SELECT 1", {}, limit=1, timeout=0.1)
         unit.control("SELECT pg_sleep(0.8)")
 
 

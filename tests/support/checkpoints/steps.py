@@ -44,7 +44,7 @@ def machine_steps(store: Any, act: Callable[[Any], object]) -> int:
         steps += 1
 
     with store.transaction() as tx:
-        driver = tx._scope.unit.checkout.execute.__self__
+        driver = tx._scope.unit.execute.__self__
         driver.set_progress_handler(count, 1)
         act(tx)
         driver.set_progress_handler(None, 0)

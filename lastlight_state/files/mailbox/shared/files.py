@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.sql.elements import quoted_name
 
 from lastlight_state.backends import open_backend
-from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.backends.base import Mode, Options
 from lastlight_state.backends.facts import FORBIDDEN
 from lastlight_state.backends.waiting import Deadline, Retry
 from lastlight_state.db import reconcile
@@ -83,7 +83,7 @@ def is_complete(unit: Unit, declared: sa.MetaData) -> bool:
     Reads each table's columns once, and takes no write lock.
     """
     for table in declared.sorted_tables:
-        names = unit.backend.column_names(unit.checkout, table.name)
+        names = unit.backend.column_names(unit, table.name)
         if not names.issuperset(column.name for column in table.columns):
             return False
     wanted = {str(index.name) for table in declared.tables.values() for index in table.indexes} - _LOOSE
@@ -173,15 +173,14 @@ class OwnFile(StoreScope):
         #: True once the file is known to be complete.
         self.is_ready = settings.read_only
 
-    def once(self, work: Work[T], *, repeatable: bool = False) -> T:
-        return self.write(work, repeatable=repeatable)
-
     def write(self, work: Work[T], *, repeatable: bool = False) -> T:
         return super().write(lambda unit: self._admit_and_run(unit, work), repeatable=repeatable)
 
-    def open_checkout(self, mode: Mode, label: str | None = None) -> Checkout:
+    one_statement = write
+
+    def open_unit(self, mode: Mode, label: str | None = None) -> Unit:
         self.make_ready()
-        return super().open_checkout(mode, label)
+        return super().open_unit(mode, label)
 
     def make_ready(self) -> None:
         """Add the tables and columns that the file lacks.

@@ -15,7 +15,7 @@ from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.rows.statements import constant
 from lastlight_state.db.units.scope import TransactionScope
-from lastlight_state.db.units.unit import Unit, refuse_dead, run_hooks
+from lastlight_state.db.units.unit import Unit, run_hooks
 from lastlight_state.errors import CorruptData, NestedTransaction
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place
@@ -295,15 +295,13 @@ class Mailbox:
         own = self._pair.own
         if self._pair.undo is not None or own.inside_block():
             raise NestedTransaction("inside a transaction's block of this mailbox: call the mailbox that it gave")
-        with own.open_checkout(Mode.WRITE) as checkout, own.inside():
-            unit = Unit(own.backend, checkout)
+        with own.open_unit(Mode.WRITE) as unit, own.inside():
             scope = TransactionScope(unit, own.metrics)
             pair = self._pair.within(scope)
             try:
                 own.admit(unit)
                 yield type(self)(pair)
-                refuse_dead(unit)
-                own.backend.commit(checkout)
+                unit.complete()
             except BaseException:
                 _undo(pair)
                 raise

@@ -42,12 +42,12 @@ _OF = {models.INBOUND: _statements(models.IN_META), models.OUTBOUND: _statements
 
 def find(unit: Unit, file: sa.MetaData, key: str) -> str | None:
     """Return the value stored under a name, or None. A file opened only for reading may lack the table."""
-    if unit.backend.options.read_only and not unit.backend.column_names(unit.checkout, "mailbox_meta"):
+    if unit.backend.options.read_only and not unit.backend.column_names(unit, "mailbox_meta"):
         return None
     try:
         found: str | None = unit.value(_OF[file][0], {"key": key})
     except BackendError:
-        if unit.backend.column_names(unit.checkout, "mailbox_meta"):
+        if unit.backend.column_names(unit, "mailbox_meta"):
             raise
         return None  # replaced by a file of the original program
     return found
@@ -204,7 +204,7 @@ class OtherSide:
     def _columns(self, table: str) -> frozenset[str]:
         found = self._present.get(table)
         if found is None:
-            found = self._present[table] = self._unit.backend.column_names(self._unit.checkout, table)
+            found = self._present[table] = self._unit.backend.column_names(self._unit, table)
         return found
 
 
