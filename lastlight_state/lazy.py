@@ -22,7 +22,7 @@ from typing import Any, Generic, Self, TypeVar, cast, overload
 T = TypeVar("T")
 
 #: The lock of the importing thread. The main thread never holds it.
-_turn = threading.RLock()
+_turn_lock = threading.RLock()
 
 
 def load(name: str) -> ModuleType:
@@ -44,7 +44,7 @@ def run_imports(call: Callable[[], T]) -> T:
         return call()
     if threading.get_ident() == threading.main_thread().ident:
         return _made_apart(call)
-    with _turn:
+    with _turn_lock:
         return call()
 
 
@@ -67,7 +67,7 @@ def _made_apart(call: Callable[[], T]) -> T:
 
     def make() -> None:
         try:
-            with _turn:
+            with _turn_lock:
                 made.append(call())
         except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the one who waits
             raised.append(error)
@@ -92,8 +92,8 @@ def _made_apart(call: Callable[[], T]) -> T:
 
 def _renew() -> None:
     """Replace the lock in a forked child, because the thread that held it does not exist there."""
-    global _turn  # noqa: PLW0603
-    _turn = threading.RLock()
+    global _turn_lock  # noqa: PLW0603
+    _turn_lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_renew)

@@ -63,7 +63,7 @@ class StateStore(Domains):
         super().__init__(Context(self._scope, clock, settings, Listeners(self.metrics)))
         self._engine: Engine | None = None
         self._replica: StateStore | None = None
-        self._opening_replica = Lock()
+        self._replica_lock = Lock()
 
     @classmethod
     def open(
@@ -166,7 +166,7 @@ class StateStore(Domains):
         self._scope.refuse_closed()
         if self.settings.read_only and self.settings.replica is None:
             return self
-        with self._opening_replica:
+        with self._replica_lock:
             self._scope.refuse_closed()  # otherwise nobody would close the replica's store
             if self._replica is None:
                 backend = connect_replica(self.settings, self.backend, self._engine, self._scope.after_commits)
@@ -265,7 +265,7 @@ class StateStore(Domains):
                 end()
         finally:
             if self._scope.close():
-                with self._opening_replica:
+                with self._replica_lock:
                     if self._replica is not None:
                         self._replica.close()
                 self.backend.close()

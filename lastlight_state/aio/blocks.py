@@ -227,7 +227,7 @@ class _LoopRunner:
     """Runs calls one after the other, each in a greenlet of the event loop."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+        self._turn_lock = asyncio.Lock()
 
     def read(self, call: Callable[[], R]) -> Awaitable[R]:
         return self._run_in_turn(call)
@@ -238,7 +238,7 @@ class _LoopRunner:
         """Do nothing: calls inside the transaction are allowed."""
 
     async def _run_in_turn(self, call: Callable[[], R]) -> R:
-        async with self._turn:
+        async with self._turn_lock:
             made: R = await greenlet_spawn(call)
             return made
 

@@ -64,7 +64,7 @@ class MCPEventStore(EventStore):
         self._scope = compose_key(scope, MCP_EVENTS, session or new_id(), "")
         self._kept: dict[str, Any] = {"scope": self._scope, "ttl": ttl, "user": user}
         self._calls = Calls(store, None, label=type(self).__name__)
-        self._turn = asyncio.Lock()
+        self._turn_lock = asyncio.Lock()
         #: By stream: the event id that a client gets as its position after a replay.
         self._places: dict[str, str] = {}
 
@@ -76,7 +76,7 @@ class MCPEventStore(EventStore):
         place = self._places.pop(stream_id, None)
         if message is None and place is not None:
             return place
-        async with self._turn:
+        async with self._turn_lock:
             return await self._store(stream_id, message)
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
@@ -94,7 +94,7 @@ class MCPEventStore(EventStore):
         while True:
             # The SDK sends events stored later only after this call has returned. So the last read and the position
             # that the SDK asks for next share one lock, and nothing is awaited between them and the return.
-            async with self._turn:
+            async with self._turn_lock:
                 rows = await self._calls.view(lambda view: self._read(view, last))  # noqa: B023 - awaited at once
                 if not rows:
                     self._places[stream] = await self._store(stream, None)

@@ -36,7 +36,7 @@ def environment_kept() -> Iterator[None]:
     this library from its ``env.py`` or from a revision would lose its own. Other threads wait until the block ends,
     because they would use this environment.
     """
-    with _running_alembic:
+    with _alembic_lock:
         before = [(vars(module), dict(vars(module))) for module in (context, op)]
         try:
             yield
@@ -46,13 +46,13 @@ def environment_kept() -> Iterator[None]:
 
 
 #: Held by the thread that runs Alembic. A revision may run Alembic again.
-_running_alembic = RLock()
+_alembic_lock = RLock()
 
 
 def _renew() -> None:
     """Replace the lock in a forked child, because the thread that held it does not exist there."""
-    global _running_alembic  # noqa: PLW0603
-    _running_alembic = RLock()
+    global _alembic_lock  # noqa: PLW0603
+    _alembic_lock = RLock()
 
 
 os.register_at_fork(after_in_child=_renew)

@@ -57,7 +57,7 @@ class Tenants:
         self._stores: weakref.WeakSet[StateStore] = weakref.WeakSet()
         self._looking: Backend | None = None
         self._looks = work.Looks()
-        self._opening = Lock()
+        self._opening_lock = Lock()
 
     @classmethod
     def open(
@@ -101,7 +101,7 @@ class Tenants:
         """
         settings, sealing = self._settings_of(name), sealing_of(codec, plain)
         opened = self._look(lambda: StateStore._on(self.backend.beside(name), settings, self._clock, sealing))
-        with self._opening:
+        with self._opening_lock:
             if self._scope.is_open:
                 self._stores.add(opened)
                 return opened
@@ -235,14 +235,14 @@ class Tenants:
 
     def close(self) -> None:
         """Close the stores of all tenants and the connections. May be called twice. Later calls raise `StoreClosed`."""
-        with self._opening:
+        with self._opening_lock:
             first, stores = self._scope.close(), [*self._stores]
         try:
             for store in stores:
                 store.close()
         finally:
             if first:
-                with self._opening:
+                with self._opening_lock:
                     if self._looking is not None:
                         self._looking.close()
                 self.backend.close()
@@ -259,7 +259,7 @@ class Tenants:
 
     def _looker(self) -> Backend:
         """Return the backend for queries that look for work. It has its own connection."""
-        with self._opening:
+        with self._opening_lock:
             self._scope.refuse_closed()  # a backend opened after `close` would stay open
             if self._looking is None:
                 own: dict[str, Any] = {"pool_size": 1}

@@ -50,7 +50,7 @@ class HeldRun(Generic[S, W, J, B]):
         self.driven = driven
         self._stop = stop
         #: A lock around storing a result: scratch keeps all results of a loop's turn in one value.
-        self.storing: AbstractAsyncContextManager[Any] = nullcontext()
+        self.storing_lock: AbstractAsyncContextManager[Any] = nullcontext()
         self._wait_out = wait_out
 
     def check(self) -> None:

@@ -117,7 +117,7 @@ class Steps(Generic[S, W, J, B]):
             raise
         succeeds = execution.failure is None and execution.outcome in (None, "succeeded")
         try:
-            async with held.storing:
+            async with held.storing_lock:
                 room = held.memory.has_room(place)
                 stored = stored_result(name, result, execution.output, returns, limits, has_room=room)
                 value = {POINTER: execution.id} if stored.in_output else stored.value

@@ -40,7 +40,7 @@ _log = logging.getLogger("lastlight_state.worker")
 class _HeldRun(HeldRun["AsyncStateStore", _Workflows, _Journal, _Block]):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.storing = asyncio.Lock()
+        self.storing_lock = asyncio.Lock()
 
     def is_stopped_by(self, error: BaseException) -> bool:
         task = asyncio.current_task()

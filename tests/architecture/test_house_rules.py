@@ -188,6 +188,20 @@ def test_no_part_of_a_backend_hides_a_private_method_of_another_part() -> None:
     assert hidden_methods(type("Both", (first, second), {})) == ["b._name"]
 
 
+def names_a_lock_otherwise(node: ast.AST) -> bool:
+    """True for a lock that is assigned to a name without the word."""
+    if not isinstance(node, ast.Assign) or not re.fullmatch(r"(\w+\.)?R?Lock\(\)", ast.unparse(node.value)):
+        return False
+    return not all(ast.unparse(name).endswith(("_lock", "_guard", "_mutex")) for name in node.targets)
+
+
+def test_the_name_of_a_lock_ends_with_the_word() -> None:
+    """house H-137: the tests of interruptions know by it the lines that take a lock, and raise nothing there."""
+    made_for_others = {"gate", "is_over"}  # a gate that another thread opens
+    named = found(names_a_lock_otherwise, except_in=("locks.py",))
+    assert [one for one in named if one.split(": ")[1].split(" = ")[0] not in made_for_others] == []
+
+
 def test_the_rules_find_what_they_look_for() -> None:
     """Each of them must be able to fail."""
     source = """

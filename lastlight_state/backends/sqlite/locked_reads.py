@@ -266,7 +266,7 @@ class Probe:
         self._path = files.real(path) if is_ours else files.real(path.parent) / path.name
         self._connect = connect
         self._before = _sight(self._path)
-        self._turn = Lock()
+        self._turn_lock = Lock()
         self._copy: PrivateCopy | None = None
         self._is_read = False
         self.journal_mode = _journal_mode(self._path) if self._before is not None else None
@@ -291,7 +291,7 @@ class Probe:
             else:
                 self._is_read = True
                 return made
-        with self._turn:
+        with self._turn_lock:
             if self._copy is None:
                 self._copy = _copy_if_crashed(self._path)
             copy = self._copy

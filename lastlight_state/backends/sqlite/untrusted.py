@@ -78,7 +78,7 @@ MOST_SECONDS = 300.0
 _ANY_SIZE = 2**60
 _LARGEST_FOREIGN, _ROWS = 256 * 1024 * 1024, 65_536
 
-_turn = Lock()
+_turn_lock = Lock()
 _R = TypeVar("_R")
 _C = TypeVar("_C", bound=sqlite3.Connection)
 
@@ -103,7 +103,7 @@ def open_regular_file(
         for _ in range(_TRIES):
             with directory(path) as held:
                 expected = _identity(held, path)
-            with _turn:
+            with _turn_lock:
                 before = _descriptors_of(expected)
                 connection = connect()
                 is_new = bool(_descriptors_of(expected) - before)
@@ -128,7 +128,7 @@ def open_with_descriptor(expected: _Identity, held: int, connect: Callable[[], _
     another thread may take that number first. ``held`` is any open descriptor.
     """
     copies: list[int] = []
-    with _turn:
+    with _turn_lock:
         try:
             copies.extend(map(os.dup, (held,)))
             free = copies[0]

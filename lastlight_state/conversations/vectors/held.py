@@ -119,7 +119,7 @@ class HeldNamespaces:
     def __init__(self) -> None:
         self._most = 0
         self._lock = Lock()
-        self._filling = Lock()  # one scan fills the cache at a time, which bounds memory; others only read
+        self._filling_lock = Lock()  # one scan fills the cache at a time, which bounds memory; others only read
         self._held: OrderedDict[str, HeldNamespace] = OrderedDict()
         self._seen: dict[str, int] = {}
         #: By namespace: the tag that was too large to cache, and True if it is too large even without metadata values.
@@ -153,7 +153,7 @@ class HeldNamespaces:
         So a process that searches only once, or changes the namespace before each search, uses no memory for the cache.
         A scan inside a writing transaction is never cached.
         """
-        if not self._is_worth(unit, namespace, known, with_values=with_values) or not self._filling.acquire(
+        if not self._is_worth(unit, namespace, known, with_values=with_values) or not self._filling_lock.acquire(
             blocking=False
         ):
             yield from batches
@@ -171,7 +171,7 @@ class HeldNamespaces:
                 with self._lock:
                     self._held[namespace] = held
         finally:
-            self._filling.release()
+            self._filling_lock.release()
 
     def _is_worth(self, unit: Unit, namespace: str, known: SearchedNamespace, *, with_values: bool) -> bool:
         """True if the namespace was scanned before under its current tag and may fit into the cache.

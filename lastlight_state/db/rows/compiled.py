@@ -173,7 +173,7 @@ def _variant(kind: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:
 #: A statement compiled for several backends, by their keys.
 Kept: TypeAlias = dict[tuple[Any, ...], Compiled]
 
-_keeping = Lock()
+_keep_lock = Lock()
 
 
 def alike(of: Kept, backend: Backend) -> Compiled | None:
@@ -184,6 +184,6 @@ def alike(of: Kept, backend: Backend) -> Compiled | None:
 
 def keep(of: Kept, backend: Backend, compiled: Compiled) -> list[Compiled]:
     """Keep a compiled statement by the backend's key. Return the oldest, which are dropped, if there are too many."""
-    with _keeping:
+    with _keep_lock:
         of[backend.key] = compiled
         return [of.pop(next(iter(of))) for _ in range(len(of) - MOST_KEPT)]

@@ -24,7 +24,7 @@ PATIENCE = 2.0
 
 Examined = tuple[datetime, Report, Stats]
 _examined: WeakKeyDictionary[StateStore, Examined] = WeakKeyDictionary()
-_examining = Lock()
+_examining_lock = Lock()
 
 
 @page.look()
@@ -89,7 +89,7 @@ def _examination(ask: Ask) -> tuple[Examined | None, bool]:
     found = _examined.get(ask.store)
     if _is_fresh(ask, found):
         return found, False
-    if not _examining.acquire(timeout=0 if found else PATIENCE):
+    if not _examining_lock.acquire(timeout=0 if found else PATIENCE):
         return _examined.get(ask.store), True
     try:
         found = _examined.get(ask.store)
@@ -99,7 +99,7 @@ def _examination(ask: Ask) -> tuple[Examined | None, bool]:
             found = _examined[ask.store] = now, report, maintenance.stats.collect(exact=False)
         return found, False
     finally:
-        _examining.release()
+        _examining_lock.release()
 
 
 def _is_fresh(ask: Ask, found: Examined | None) -> bool:

@@ -74,7 +74,7 @@ class FrameCache:
 
 
 _caches: WeakKeyDictionary[Any, FrameCache] = WeakKeyDictionary()
-_making = Lock()
+_making_lock = Lock()
 
 
 def cache_of(owner: Any) -> FrameCache:
@@ -82,7 +82,7 @@ def cache_of(owner: Any) -> FrameCache:
 
     ``owner`` is an object that all of them refer to.
     """
-    with _making:
+    with _making_lock:
         return _caches.setdefault(owner, FrameCache())
 
 
