@@ -162,21 +162,17 @@ class Losing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._left = -1
-        for name in ("_run_alone", "_run_grouped"):
-            self._lose(monkeypatch, name)
+        attempt: Callable[..., Any] = StoreScope._attempt
 
-    def _lose(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        attempt = getattr(StoreScope, name)
-
-        def losing(scope: StoreScope, mode: Mode, *given: Any) -> Any:
-            done = attempt(scope, mode, *given)
+        def losing(scope: StoreScope, mode: Mode, *given: Any, **named: Any) -> Any:
+            done = attempt(scope, mode, *given, **named)
             self._left -= mode in (Mode.ONE, Mode.WRITE)
             if not self._left:
                 self._left -= 1
                 raise BackendUnavailable("the connection was lost", outcome="unknown", repeats=1)
             return done
 
-        monkeypatch.setattr(StoreScope, name, losing)
+        monkeypatch.setattr(StoreScope, "_attempt", losing)
 
     def outcomes(self, call: Callable[[], object]) -> set[str]:
         """What a call does that loses the answer of its first unit, of its second and so on, until one raises."""
