@@ -14,11 +14,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
+from inspect import unwrap
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from lastlight_state import metrics
 from lastlight_state.backends.waiting import LEAST_LOOK, all_in_use
+from lastlight_state.db.gate import guard_arguments
 from lastlight_state.db.news.watch import Arrivals, TimeLimit
+from lastlight_state.deprecation import warn_deprecated
 
 #: Seconds added to a call's time limit, so that the call's own error is raised first.
 _SLACK = 0.25
@@ -112,14 +115,20 @@ class Forward(Generic[P, R]):
         if face is None:
             return self
         run = face._runner.write if self.writes else face._runner.read
-        method = getattr(face._target, self.name)
+        warning = getattr(self.method, "__deprecated__", None)
+        if warning is None:
+            method = getattr(face._target, self.name)
+        else:  # warns here, in the caller's task: a worker thread does not know the caller's line
+            warn_deprecated(warning)
+            method = partial(guard_arguments(unwrap(self.method)), face._target)
 
         @wraps(self.method)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
             made = partial(method, *args, **kwargs)
             return await run(made if metrics.observer is None else partial(copy_context().run, made))
 
-        face.__dict__[self.name] = call  # so that later look-ups skip this descriptor
+        if warning is None:
+            face.__dict__[self.name] = call  # so that later look-ups skip this descriptor
         return call
 
 

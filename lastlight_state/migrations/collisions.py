@@ -5,16 +5,24 @@ Names used in addition to the original program's tables are found by `adoption`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.facts import Entry
 from lastlight_state.backends.sql.expressions import literal
 from lastlight_state.errors import SchemaMismatch, StateError
+from lastlight_state.lazy import Module
 from lastlight_state.migrations import drift
 from lastlight_state.migrations.records import SchemaState
 from lastlight_state.migrations.state import read_state
+
+if TYPE_CHECKING:
+    from lastlight_state.migrations import apply
+else:  # needs Alembic
+    apply = Module("lastlight_state.migrations.apply")
 
 #: Queries for the taken names. Tables, indexes and types share one namespace. Functions of Postgres have their own, and
 #: so have triggers of SQLite. A trigger of Postgres is named within its table.
@@ -25,6 +33,8 @@ _TAKEN = {
         UNION SELECT 'table', typname::text FROM pg_type WHERE typnamespace = {place}
         UNION SELECT 'function', proname::text FROM pg_proc WHERE pronamespace = {place} AND pronargs = 0""",
 }
+#: An index that a revision makes unless somebody has made it before.
+_MAY_EXIST = re.compile(r"CREATE (?:UNIQUE )?INDEX IF NOT EXISTS (\w+)")
 _PLACE = "(SELECT oid FROM pg_namespace WHERE nspname = coalesce({schema}, current_schema()))"
 
 
@@ -36,9 +46,23 @@ def colliding_names(backend: Backend, state: SchemaState, target: str) -> tuple[
         return ()
     place = _PLACE.format(schema=literal(backend.schema) if backend.schema else "NULL")
     taken = set(backend.peek(_TAKEN[backend.name].format(place=place)) or ())
-    return tuple(
-        sorted(f"{kind} {name}" for kind, shared, name in map(_kind_and_name, made) if (shared, name) in taken)
-    )
+    named = {entry: _kind_and_name(entry) for entry in made}
+    met = [entry for entry, (_, shared, name) in named.items() if (shared, name) in taken]
+    early = _early_indexes(backend, state, target, met)
+    return tuple(sorted(f"{named[entry][0]} {named[entry][2]}" for entry in met if entry not in early))
+
+
+def _early_indexes(backend: Backend, state: SchemaState, target: str, met: Iterable[Entry]) -> set[Entry]:
+    """Return the indexes among these entries that stand on our tables and that the revisions make unless they exist.
+
+    An operator creates such an index before the upgrade, without blocking writers.
+    """
+    indexes = {entry for entry in met if entry[0] == "index"}
+    if not indexes:
+        return set()
+    made = apply.statements(backend.dialect, state.revision, target)
+    may_exist = {found[1] for statement in made if (found := _MAY_EXIST.match(statement))}
+    return {entry for entry in indexes & drift.shape(backend).keys() if entry[2] in may_exist}
 
 
 def _kind_and_name(entry: Entry) -> tuple[str, str, str]:

@@ -37,7 +37,7 @@ class SchemaEntry(NamedTuple):
 
 def differences(backend: Backend) -> tuple[str, ...]:
     """Return one line for each object of the newest revision that the database lacks, or has changed or disabled."""
-    return tuple(difference_lines(_shape(backend), promised_entries(backend.name)))
+    return tuple(difference_lines(shape(backend), promised_entries(backend.name)))
 
 
 def recognised_revision(backend: Backend) -> str | None:
@@ -49,13 +49,14 @@ def recognised_revision(backend: Backend) -> str | None:
     expected = promised_entries(backend.name)
     if not expected:
         return None
-    found = expected.keys() & _shape(backend).keys()
+    found = expected.keys() & shape(backend).keys()
     last = max((expected[entry].since for entry in found), default=None)
     whole = last is not None and len(found) == sum(made.since <= last for made in expected.values())
     return last if whole else None
 
 
-def _shape(backend: Backend) -> Catalogue:
+def shape(backend: Backend) -> Catalogue:
+    """Return the structure of the tables that the database has now."""
     with Checkout(Mode.SNAPSHOT, backend) as checkout:
         try:
             with translated_errors(backend):

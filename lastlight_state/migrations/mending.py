@@ -27,7 +27,7 @@ from lastlight_state.migrations.records import HOLDING, REMAKE, Absent
 #: The most conflicting rows that are named for each part.
 MOST_ROWS = 20
 
-_MADE = re.compile(r"CREATE (?:OR REPLACE )?(?:UNIQUE )?(INDEX|TRIGGER|FUNCTION|VIEW) (\w+)")
+_MADE = re.compile(r"CREATE (?:OR REPLACE )?(?:UNIQUE )?(INDEX|TRIGGER|FUNCTION|VIEW) (?:IF NOT EXISTS )?(\w+)")
 _SWITCHED_ON = {
     "trigger": "ALTER TABLE {table} ENABLE TRIGGER {name}",
     "index": "REINDEX INDEX {name}",
