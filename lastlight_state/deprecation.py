@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _PACKAGE = __name__.partition(".")[0]
 
 
-def deprecated(instead: str, *, since: str) -> Callable[[F], F]:
+def deprecate(instead: str, *, since: str) -> Callable[[F], F]:
     """Return a decorator for a function or method that a later version removes.
 
     A call raises a `DeprecationWarning` at the caller's line. ``instead`` is what to use, ``since`` the version that

@@ -82,15 +82,22 @@ class NoteModel(Base):
 
 STATES_MORE = table_of(StateMoreModel)
 '''
-_DEPRECATED = '@deprecated("{instead}", since="0.2.0")\n'
-_IMPORT = "from lastlight_state.deprecation import deprecated\n"
+_DEPRECATED = '@deprecate("{instead}", since="0.2.0")\n'
+_IMPORT = "from lastlight_state.deprecation import deprecate\n"
 #: Files of the package, each with texts that stand there once and what the next version has instead.
 _CHANGES: dict[str, list[tuple[str, str]]] = {
-    "journal/models.py": [(r"    expected: Mapped\[Any\] = .*\n", r"\g<0>    rubric: Mapped[str | None] = text_column(64, personal=False)\n")],
+    "journal/models.py": [
+        (
+            r"    expected: Mapped\[Any\] = .*\n",
+            r"\g<0>    rubric: Mapped[str | None] = text_column(64, personal=False)\n",
+        )
+    ],
     "journal/records.py": [(r"    expected: Any\n", r"\g<0>    rubric: str | None = None\n")],
     "journal/scores/__init__.py": [(r'        "expected": .*\n', r'\g<0>        "rubric": "strict",\n')],
     "states/models.py": [(r"from sqlalchemy import ", r"\g<0>ForeignKey, "), (r"\Z", _MODELS)],
-    "states/records.py": [(r"(    user: str \| None\n)(\n\nclass State\()", r"\1    provenance: str | None = None\n\2")],
+    "states/records.py": [
+        (r"(    user: str \| None\n)(\n\nclass State\()", r"\1    provenance: str | None = None\n\2")
+    ],
     "states/statements.py": [
         (r"import later_of\n", "import later_of, of_companion\n"),
         (r"states.models import STATES\n", "states.models import STATES, STATES_MORE\n"),
@@ -129,7 +136,9 @@ class Version:
 
     def environment(self) -> dict[str, str]:
         """Return the environment in which Python imports this version, and the tests' own modules."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LASTLIGHT_STATE_", "PYTHON"))}
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("LASTLIGHT_STATE_", "PYTHON"))
+        }
         path = f"{self.folder}{os.pathsep}{ROOT / 'tests'}"
         return {**kept, "PYTHONPATH": path}
 
@@ -171,7 +180,7 @@ class Refused:
 def candidate(folder: Path) -> tuple[Version, str]:
     """Build the wheel of this checkout and install it. Return it with the digest of the wheel."""
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1580601600"}
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder / "wheels"]
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "wheels")]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
     [wheel] = (folder / "wheels").glob("*.whl")
     install(wheel, folder / "candidate")

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-import traceback
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
@@ -93,7 +93,12 @@ def write(url: str, label: str) -> Any:
 def serve(url: str, label: str) -> Any:
     """Write until the standard input ends. Return the number of calls, and the seconds of the slowest one."""
     ended, slowest, calls = Event(), 0.0, 0
-    Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def listen() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    Thread(target=listen, daemon=True).start()
     with StateStore.open(url, migrate=False, state_dir=Path("state")) as store:
         store.workflows.runs.create("w", trigger=Trigger("t", type="cli"), phase="p", options=RunOptions(id=label))
         sys.stdout.write("ready\n")

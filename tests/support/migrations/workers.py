@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,9 @@ WORKER = Path(__file__).with_name("worker.py")
 class Workers:
     """Forks processes from one that has imported everything: starting each anew would cost a second."""
 
-    def __init__(self) -> None:
-        self._leader = subprocess.Popen(
-            [sys.executable, str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        command, pipe = [sys.executable, "-P", str(WORKER)], subprocess.PIPE
+        self._leader = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True, bufsize=1)
 
     def migrate(self, url: str, *, members: int = 1, die_at: int = 0) -> list[Any]:
         """What each of so many processes applied, all let go together; None for one that was killed.
