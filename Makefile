@@ -148,6 +148,7 @@ record: $(VENV)/.test
 	PYTHONPATH=.:tests $(BIN)/python -P tests/support/defaults.py
 	PYTHONPATH=.:tests $(BIN)/python -P tests/support/locks.py
 	PYTHONPATH=.:tests $(BIN)/python -P tests/support/refusals.py
+	PYTHONPATH=.:tests $(BIN)/python -P tests/support/frozen.py
 
 build: $(VENV)/.test
 	rm -rf dist

@@ -1,0 +1,95 @@
+"""What later versions keep, as ``make record`` writes it down: settings, commands, error codes, fields of records."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+import lastlight_state
+from lastlight_state import errors
+from lastlight_state.cli import exits, program
+from lastlight_state.db.rows.records import Record
+from lastlight_state.db.schema import envelopes
+from lastlight_state.maintenance.backup import restoring
+from lastlight_state.maintenance.bundles import archive
+from lastlight_state.settings import PREFIX, Limits, Settings
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "frozen"
+_EXITS = ("DONE", "NO", "USAGE", "BEHIND", "AHEAD", "INCOMPATIBLE", "UNREACHABLE", "STOPPED")
+
+
+def settings() -> Iterator[str]:
+    """Yield each variable with its type and default."""
+    for kind, prefix in ((Settings, PREFIX), (Limits, f"{PREFIX}LIMITS__")):
+        types = inspect.get_annotations(kind)
+        for name, field in kind.model_fields.items():
+            if name != "limits":
+                variable = "SCHEMA" if name == "schema_name" else name.upper()
+                yield f"{prefix}{variable}: {types[name]} = {field.default!r}"
+
+
+def commands() -> Iterator[str]:
+    """Yield the exit codes, and each command with its arguments and flags."""
+    yield from (f"exit {int(getattr(exits, name))} {name}" for name in (*_EXITS, "INTERRUPTED", "TERMINATED"))
+    for name in program.COMMANDS:
+        for one in program.command(name).params:
+            kind = "argument" if isinstance(one, click.Argument) else "flag"
+            yield f"{name} {kind} {' '.join([*one.opts, *one.secondary_opts])} {one.type.name}"
+
+
+def error_codes() -> Iterator[str]:
+    """Yield each class of errors with the class above it and its code."""
+    for name, kind in sorted(vars(errors).items()):
+        if isinstance(kind, type) and issubclass(kind, errors.StateError):
+            yield f"{name}({kind.__bases__[0].__name__}) {kind.code}"
+
+
+def records() -> Iterator[str]:
+    """Yield each field of the records that pages, commands, bundles and manifests of backups have as JSON."""
+    for module in pkgutil.walk_packages(lastlight_state.__path__, "lastlight_state."):
+        if module.name.rpartition(".")[2].endswith("records"):
+            importlib.import_module(module.name)
+    kinds, waiting = set[type[Record]](), [Record]
+    while waiting:
+        more = [one for one in waiting.pop().__subclasses__() if one.__module__.startswith("lastlight_state.")]
+        waiting += more
+        kinds |= set(more)
+    for kind in sorted(kinds, key=lambda one: (one.__module__, one.__qualname__)):
+        if not kind.__qualname__.startswith("_"):
+            place = f"{kind.__module__.removeprefix('lastlight_state.')}.{kind.__qualname__}"
+            yield from (f"{place}.{field}" for field in kind.model_fields)
+
+
+def formats() -> Iterator[str]:
+    """Yield the numbers of formats, and envelopes of sealed values."""
+    yield f"backup {restoring._FORMAT}"
+    yield f"bundle {archive.FORMAT}"
+    yield f"envelope magic {envelopes.MAGIC!r} alone {envelopes.ALONE!r} bound {envelopes.BOUND!r}"
+    yield f"envelope text {envelopes.TEXT!r} no key {envelopes.NO_KEY!r}"
+    yield f"envelope of bytes {envelopes.bytes_envelope(envelopes.BOUND, 'key', b'sealed').hex()}"
+
+
+#: Each recording, and the promise that a change of it breaks.
+PROMISES: dict[str, tuple[Callable[[], Iterator[str]], str]] = {
+    "settings": (settings, "a setting keeps its variable, type and default"),
+    "commands": (commands, "a command keeps its arguments, flags and exit codes"),
+    "errors": (error_codes, "an error keeps its class and code"),
+    "records": (records, "the JSON of a record keeps its fields"),
+    "formats": (formats, "every version reads the backups, bundles and sealed values of earlier ones"),
+}
+
+
+def text_of(name: str) -> str:
+    """Return the text of a recording."""
+    return "".join(f"{line}\n" for line in PROMISES[name][0]())
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for named in PROMISES:
+        (FOLDER / f"{named}.txt").write_text(text_of(named), encoding="utf-8")
