@@ -152,7 +152,8 @@ record: $(VENV)/.test
 
 build: $(VENV)/.test
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1580601600) $(BIN)/python -m build --outdir dist
+	cd dist && { sha256sum * || shasum --algorithm 256 *; } 2> /dev/null
 
 clean:
 	rm -rf $(VENV) dist build htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
