@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from lastlight_state.store import StateStore
     from lastlight_state.tenants import Tenants
 
-__version__ = "0.1.0"
+__version__ = "0.1.0rc1"
 
 #: The modules that define the public names, except errors.
 _HOMES = {
