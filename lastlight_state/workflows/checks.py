@@ -186,14 +186,14 @@ def trigger_columns(trigger: Trigger) -> TriggerColumns:
     }
 
 
-def node_columns(node: NodeRef | None) -> NodeColumns:
+def node_columns(node: NodeRef | None, where: str = "node") -> NodeColumns:
     """Return a node's id and iteration as columns: None and 0 without a node."""
     if node is None:
         return {"node_id": None, "iteration": 0}
-    valid.argument_group("node", node, NodeRef)
+    valid.argument_group(where, node, NodeRef)
     return {
-        "node_id": valid.identifier("node.node_id", node.node_id, _NODE.node_id),
-        "iteration": valid.number("node.iteration", node.iteration),
+        "node_id": valid.identifier(f"{where}.node_id", node.node_id, _NODE.node_id),
+        "iteration": valid.number(f"{where}.iteration", node.iteration),
     }
 
 

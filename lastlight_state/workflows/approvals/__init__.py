@@ -164,8 +164,7 @@ class Approvals(QuestionRepository[Approval]):
 
         Overdue gates are expired first. In a view or a read-only store they are left out instead.
         """
-        given = checks.inbox_filters(run_id, kind)
-        return self._page_of_inbox(sql.INBOX, given, order, limit, page_token)
+        return self._page_of_inbox(sql.INBOX, run_id, kind, order, limit, page_token)
 
     def count_pending(self) -> int:
         """Return the number of gates in the inbox."""
@@ -185,7 +184,7 @@ class Approvals(QuestionRepository[Approval]):
         return self._page(sql.HISTORY, given, limit, page_token)
 
 
-def _gate_opening(gate: checks.NewApproval) -> Opening[Approval]:
+def _gate_opening(gate: sql.NewApproval) -> Opening[Approval]:
     """Return the `Opening` of a gate.
 
     Storing it raises `AlreadyExists` if the run has a pending gate with the same request key.

@@ -20,9 +20,8 @@ from lastlight_state.settings import Limits
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.approvals import statements as sql
 from lastlight_state.workflows.approvals.records import Answered, Approval
-from lastlight_state.workflows.approvals.statements import QUESTIONS
-from lastlight_state.workflows.arguments import Claim, Gate, NodeRef
-from lastlight_state.workflows.checks import NodeColumns
+from lastlight_state.workflows.approvals.statements import QUESTIONS, NewApproval
+from lastlight_state.workflows.arguments import Claim, Gate
 from lastlight_state.workflows.questions import repository
 from lastlight_state.workflows.shared import progress, rows
 from lastlight_state.workflows.shared.progress import Step
@@ -116,16 +115,10 @@ class Use:
 
 def consume(unit: Unit, use: Use, claim: Claim | None) -> Approval:
     """Mark an approved gate as used by an execution. Repeat-safe for the same execution."""
-    row, approval = sql.QUESTIONS.lock_run_of(unit, use.approval_id)
+    row, approval = QUESTIONS.lock_run_of(unit, use.approval_id)
     rows.check(row, claim)
     rows.expect(row, words.LIVE)
-    if approval.status != "approved":
-        raise Conflict(
-            f"approval {approval.id!r} is {approval.status}",
-            code=f"approval_{approval.status}",
-            found=approval.status,
-            allowed=("approved",),
-        )
+    QUESTIONS.expect(approval, "approved")
     if approval.action_digest != use.action_digest:
         raise StaleVersion("approval", approval.id, expected=use.action_digest, found=approval.action_digest)
     if approval.consumed_by is not None:
@@ -155,25 +148,6 @@ def _check_execution(unit: Unit, use: Use, run_id: str) -> None:
 _LIMITS, _RUN = limits_of(APPROVALS), limits_of(RUNS)
 
 
-class NewApproval(NodeColumns):
-    """The row of a new gate."""
-
-    id: str
-    workflow_run_id: str
-    gate: str
-    summary: str
-    kind: str
-    requested_by: str | None
-    created_at: datetime
-    artifact: str | None
-    request_key: str
-    on_reject: str
-    blocks_run: bool
-    expires_at: datetime | None
-    action_digest: str | None
-    action: str | None
-
-
 def new_approval(run_id: str, gate: Gate, now: datetime, *, blocks_run: bool) -> NewApproval:
     """Check the arguments of a new gate and return its row."""
     valid.argument_group("gate", gate, Gate)
@@ -187,7 +161,7 @@ def new_approval(run_id: str, gate: Gate, now: datetime, *, blocks_run: bool) ->
         "requested_by": valid.optional("gate.requested_by", gate.requested_by, _LIMITS.requested_by),
         "created_at": now,
         "artifact": valid.optional("gate.artifact", gate.artifact, _LIMITS.artifact),
-        **_node_columns(gate.node),
+        **shared.node_columns(gate.node, "gate.node"),
         "request_key": _request_key(gate),
         "on_reject": valid.word("gate.on_reject", gate.on_reject, words.ON_REJECT),
         "blocks_run": blocks_run,
@@ -262,11 +236,6 @@ def _by_status(statuses: Sequence[str] | None) -> Row:
     return {"statuses": wanted}
 
 
-def inbox_filters(run_id: str | None, kind: str | None) -> Row:
-    """Check the filters of the inbox of gates and return them."""
-    return {"run_id": valid.optional("run_id", run_id, _LIMITS.workflow_run_id), "kind": _kind(kind)}
-
-
 def history_filters(workflow_name: str, gate: str | None, node_id: str | None) -> Row:
     """Check the filters of the list of a workflow's answered gates and return them."""
     return {
@@ -286,16 +255,6 @@ def _action_columns(where: str, action: Any) -> tuple[str | None, str | None]:
     if action is None:
         return None, None
     return codec.encode(where, action, max_bytes=_LIMITS.action), codec.digest(action)
-
-
-def _node_columns(node: NodeRef | None) -> NodeColumns:
-    if node is None:
-        return {"node_id": None, "iteration": 0}
-    valid.argument_group("gate.node", node, NodeRef)
-    return {
-        "node_id": valid.identifier("gate.node.node_id", node.node_id, _LIMITS.node_id),
-        "iteration": valid.number("gate.node.iteration", node.iteration),
-    }
 
 
 def _request_key(gate: Gate) -> str:

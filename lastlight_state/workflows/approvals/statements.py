@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import sqlalchemy as sa
 
 from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Statement, bind, constant, number, statement_of
+from lastlight_state.workflows import words
 from lastlight_state.workflows.approvals.records import Approval, ApprovalSummary, PendingApproval
+from lastlight_state.workflows.checks import NodeColumns
 from lastlight_state.workflows.questions.inbox import Inbox, InboxIndexes
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
 from lastlight_state.workflows.repos import preview, short
@@ -15,26 +19,27 @@ from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, RUNS, column
 
 COLUMNS = every_column_for(Approval, APPROVALS)
 
-#: The columns that are set when a gate is opened. Its answer sets the others.
-_GIVEN = (
-    "id",
-    "workflow_run_id",
-    "gate",
-    "summary",
-    "kind",
-    "requested_by",
-    "created_at",
-    "artifact",
-    "node_id",
-    "iteration",
-    "request_key",
-    "on_reject",
-    "blocks_run",
-    "expires_at",
-    "action_digest",
-    "action",
-)
 
+class NewApproval(NodeColumns):
+    """The row of a new gate. Its answer sets the other columns."""
+
+    id: str
+    workflow_run_id: str
+    gate: str
+    summary: str
+    kind: str
+    requested_by: str | None
+    created_at: datetime
+    artifact: str | None
+    request_key: str
+    on_reject: str
+    blocks_run: bool
+    expires_at: datetime | None
+    action_digest: str | None
+    action: str | None
+
+
+_GIVEN = tuple(NewApproval.__annotations__)
 _pending = APPROVALS.c.status == constant("pending")
 _now = bind("now", APPROVALS.c.expires_at)
 
@@ -46,7 +51,9 @@ QUESTIONS = QuestionRows(
         code="approval",
         argument="gate",
         table=APPROVALS,
+        kinds=words.APPROVAL_KINDS,
         run_id=APPROVALS.c.workflow_run_id,
+        order=(APPROVALS.c.created_at, APPROVALS.c.id),
         given=_GIVEN,
         same=tuple(name for name in _GIVEN if name not in ("id", "created_at", "action")),
         end={
@@ -103,12 +110,10 @@ def _gate_covering(**found_by: NarrowIndex) -> Covering:
 
 _of_run = APPROVALS.c.workflow_run_id == bind("run_id", APPROVALS.c.workflow_run_id)
 
-_by_age = (APPROVALS.c.created_at, APPROVALS.c.id)
-
 OF_RUN = Listing(
     "approvals_of_run",
     _SHOWN,
-    order=_by_age,
+    order=QUESTIONS.shape.order,
     descending=False,
     filters={"run_id": _of_run},
     covering=_gate_covering(run_id=NarrowIndex("ix_approvals_run", ("workflow_run_id",))),
@@ -118,7 +123,7 @@ OF_RUN = Listing(
 LIST = Listing(
     "approvals",
     _SHOWN,
-    order=_by_age,
+    order=QUESTIONS.shape.order,
     spread={"statuses": APPROVALS.c.status},
     worded=("statuses",),
     filters={
@@ -159,7 +164,7 @@ NEWEST_OF_GATE = statement_of(
 HISTORY = Listing(
     "approvals_history",
     _SHOWN,
-    order=_by_age,
+    order=QUESTIONS.shape.order,
     spread={"statuses": APPROVALS.c.status},
     worded=("statuses",),
     filters={
@@ -182,10 +187,8 @@ INBOX = Inbox(
     "inbox",
     _ASKED,
     PendingApproval,
-    run_id=APPROVALS.c.workflow_run_id,
-    order=(APPROVALS.c.created_at, APPROVALS.c.id),
-    filters={"kind": APPROVALS.c.kind == bind("kind", APPROVALS.c.kind)},
-    by=InboxIndexes(
+    QUESTIONS.shape,
+    InboxIndexes(
         "ix_approvals_asked",
         asked="ix_approvals_asked",
         of_run=NarrowIndex("ix_approvals_run", ("workflow_run_id", "status", "expires_at")),

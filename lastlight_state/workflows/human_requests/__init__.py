@@ -126,8 +126,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         page_token: str | None = None,
     ) -> Page[PendingRequest]:
         """Return a page of the inbox: pending requests of live runs, without overdue ones, with the run's status."""
-        given = checks.inbox_filters(run_id, kind)
-        return self._page_of_inbox(sql.INBOX, given, order, limit, page_token)
+        return self._page_of_inbox(sql.INBOX, run_id, kind, order, limit, page_token)
 
     def count_pending(self) -> int:
         """Return the number of requests in the inbox."""

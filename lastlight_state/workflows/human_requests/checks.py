@@ -7,12 +7,11 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypedDict
+from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue, MisuseError
 from lastlight_state.keys import escape_part
@@ -20,6 +19,7 @@ from lastlight_state.lazy import load
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import NodeRef, Question
 from lastlight_state.workflows.human_requests.records import HumanRequest
+from lastlight_state.workflows.human_requests.statements import NewRequest
 from lastlight_state.workflows.tables import REQUESTS
 
 # Forms: JSON Schemas (draft 2020-12), checked when a form is created, and the responses that must fit them.
@@ -198,23 +198,6 @@ def _keyword_text(keyword: str | None, value: Any) -> str:
 _LIMITS = limits_of(REQUESTS)
 
 
-class NewRequest(TypedDict):
-    """The row of a new request."""
-
-    id: str
-    run_id: str
-    node_id: str
-    iteration: int
-    kind: str
-    blocks_run: bool
-    on_expiry: str
-    requested_at: datetime
-    expires_at: datetime | None
-    prompt: str
-    options: str | None
-    schema: str | None
-
-
 def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: bool) -> NewRequest:
     """Return the row of a new request, after checking the question and, for a form, its schema."""
     valid.argument_group("question", question, Question)
@@ -255,14 +238,6 @@ def response(request: HumanRequest, given: Any) -> str:
         raise InvalidValue("response", f"a request of kind {request.kind!r:.80} cannot be answered by this version")
     check(request, codec.decode(text))
     return text
-
-
-def inbox_filters(run_id: str | None, kind: str | None) -> Row:
-    """Check the filters of the inbox of requests and return them."""
-    return {
-        "run_id": valid.optional("run_id", run_id, _LIMITS.run_id),
-        "kind": None if kind is None else valid.word("kind", kind, words.HUMAN_KINDS),
-    }
 
 
 def _prompt(prompt: str) -> str:

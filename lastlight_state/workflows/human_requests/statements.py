@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypedDict
 
 import sqlalchemy as sa
 
@@ -12,7 +13,6 @@ from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import bind, statement_of
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import Conflict
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.human_requests.records import (
@@ -33,21 +33,25 @@ _SUMMARY = "ix_human_requests_summary"
 
 _ANSWER = ("answered_at", "answered_by", "response")
 
-#: The columns that are set when a request is opened. Its answer sets the others.
-_GIVEN = (
-    "id",
-    "run_id",
-    "node_id",
-    "iteration",
-    "kind",
-    "blocks_run",
-    "on_expiry",
-    "requested_at",
-    "expires_at",
-    "prompt",
-    "options",
-    "schema",
-)
+
+class NewRequest(TypedDict):
+    """The row of a new request. Its answer sets the other columns."""
+
+    id: str
+    run_id: str
+    node_id: str
+    iteration: int
+    kind: str
+    blocks_run: bool
+    on_expiry: str
+    requested_at: datetime
+    expires_at: datetime | None
+    prompt: str
+    options: str | None
+    schema: str | None
+
+
+_GIVEN = tuple(NewRequest.__annotations__)
 
 QUESTIONS = QuestionRows(
     HumanRequest,
@@ -56,7 +60,9 @@ QUESTIONS = QuestionRows(
         code="request",
         argument="question",
         table=REQUESTS,
+        kinds=words.HUMAN_KINDS,
         run_id=REQUESTS.c.run_id,
+        order=(REQUESTS.c.requested_at, REQUESTS.c.id),
         given=_GIVEN,
         same=tuple(name for name in _GIVEN if name not in ("id", "requested_at")),
         end={"by": "answered_by", "at": "answered_at", "response": "response", "closed_reason": "closed_reason"},
@@ -86,7 +92,7 @@ REOPEN = statement_of(
 OF_RUN = Listing(
     "human_requests_of_run",
     columns_for(HumanRequestSummary, REQUESTS, prompt=preview(REQUESTS.c.prompt)),
-    order=(REQUESTS.c.requested_at, REQUESTS.c.id),
+    order=QUESTIONS.shape.order,
     descending=False,
     filters={"run_id": REQUESTS.c.run_id == bind("run_id", REQUESTS.c.run_id)},
     through=_SUMMARY,
@@ -100,10 +106,8 @@ INBOX = Inbox(
     "human_inbox",
     _ASKED,
     PendingRequest,
-    run_id=REQUESTS.c.run_id,
-    order=(REQUESTS.c.requested_at, REQUESTS.c.id),
-    filters={"kind": REQUESTS.c.kind == bind("kind", REQUESTS.c.kind)},
-    by=InboxIndexes(
+    QUESTIONS.shape,
+    InboxIndexes(
         "ix_human_requests_asked",
         asked="ix_human_requests_asked",
         of_run=NarrowIndex(_SUMMARY, ("run_id", "status", "expires_at", "kind")),
@@ -135,7 +139,7 @@ def record(unit: Unit, answer: RequestAnswer) -> AnsweredRequest:
         "at": answer.at,
         "source": "responder",
         "actor": answer.by,
-        "detail": _transition_detail(request, "answered"),
+        "detail": QUESTIONS.transition_detail(request, "answered"),
     }
     run = repository.go_on(unit, row, said, reason=words.QUESTION_ANSWERED)
     return AnsweredRequest.of({"request": answered, "run": run, "repeated": False})
@@ -146,24 +150,14 @@ def reopen(unit: Unit, request_id: str, reason: str, at: datetime, claim: Claim 
     row, request = QUESTIONS.lock_run_of(unit, request_id)
     rows.check(row, claim)
     rows.expect(row, ("running", "paused"))
-    if request.status != "answered":
-        raise Conflict(
-            f"human_request {request.id!r} is {request.status}",
-            code=f"request_{request.status}",
-            found=request.status,
-            allowed=("answered",),
-        )
+    QUESTIONS.expect(request, "answered")
     [reopened] = unit.rows(REOPEN, {"request_id": request.id, "reason": reason})
     QUESTIONS.hold_node(unit, reopened, at)
     transitions.move(
         unit, transitions.QUESTION, row, row.status, reason=words.QUESTION_ASKED, at=at, source="engine",
-        detail=_transition_detail(request, "asked again"), presented_epoch=claim.epoch if claim else None,
+        detail=QUESTIONS.transition_detail(request, "asked again"), presented_epoch=claim.epoch if claim else None,
     )  # fmt: skip
     return reopened
-
-
-def _transition_detail(request: HumanRequest, happened: str) -> str:
-    return QUESTIONS.transition_detail(request, happened)
 
 
 def _is_same(request: HumanRequest, answer: RequestAnswer) -> bool:

@@ -5,7 +5,7 @@ Overdue questions are never shown, even if no sweep has expired them yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -15,6 +15,7 @@ from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import RowT, Statement, bind, constant, statement_of
 from lastlight_state.db.schema.indexes import through
+from lastlight_state.workflows.questions.rows import Shape
 from lastlight_state.workflows.shared import questions, rows
 from lastlight_state.workflows.shared.executions import label_of
 from lastlight_state.workflows.tables import RUNS
@@ -47,8 +48,7 @@ class InboxIndexes:
 class Inbox(Generic[RowT]):
     """The lists of one kind of question: ``orders`` for all runs and ``of_run`` for one run.
 
-    Both map an order's name to a list. ``run_id`` is the column with the run of a question. ``count`` is the statement
-    that counts the inbox.
+    Both map an order's name to a list. ``count`` is the statement that counts the inbox.
     """
 
     def __init__(
@@ -56,13 +56,11 @@ class Inbox(Generic[RowT]):
         name: str,
         shown: Sequence[sa.ColumnElement[Any]],
         row: type[RowT],
-        *,
-        run_id: sa.Column[str],
-        order: tuple[sa.Column[Any], sa.Column[Any]],
-        filters: Mapping[str, sa.ColumnElement[bool]],
+        shape: Shape,
         by: InboxIndexes,
     ) -> None:
-        table, expires_at = run_id.table, run_id.table.c.expires_at
+        table, run_id, order, expires_at = shape.table, shape.run_id, shape.order, shape.table.c.expires_at
+        filters = {"kind": table.c.kind == bind("kind", table.c.kind)}
         pending = table.c.status == constant("pending")
         is_open = (
             sa.or_(expires_at.is_(None), expires_at > bind("now", expires_at)),

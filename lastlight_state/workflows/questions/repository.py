@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -265,7 +265,8 @@ class QuestionRepository(Repository, Generic[Q]):
     def _page_of_inbox(
         self,
         inbox: Inbox[R],
-        given: Mapping[str, Any],
+        run_id: str | None,
+        kind: str | None,
         order: str,
         limit: int,
         page_token: str | None,
@@ -275,7 +276,13 @@ class QuestionRepository(Repository, Generic[Q]):
         Overdue questions are expired first, except in a view. If another process holds a lock, the list does not wait
         for it: it only leaves out overdue questions, and a later call expires them.
         """
-        lists = inbox.orders if given["run_id"] is None else inbox.of_run
+        shape = self._questions.shape
+        most = getattr(limits_of(shape.table), shape.run_id.name)
+        given = {
+            "run_id": valid.optional("run_id", run_id, most),
+            "kind": None if kind is None else valid.word("kind", kind, shape.kinds),
+        }
+        lists = inbox.orders if run_id is None else inbox.of_run
         listing = lists[valid.word("order", order, lists)]
 
         def page() -> Page[R]:

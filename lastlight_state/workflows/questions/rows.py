@@ -6,7 +6,7 @@ is read, so the first of several people wins, and the others find what that pers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -48,6 +48,8 @@ class Shape:
     """How one kind of question is stored, and what errors call it.
 
     ``name``      its name in errors; ``code`` the head of their codes; ``argument`` the name of the argument
+    ``kinds``     the words of its column ``kind``
+    ``order``     the columns by which lists are ordered: the time of the question, and its id
     ``given``     the columns that a new row sets
     ``same``      the columns by which two openings of one question are compared
     ``end``       the columns that an end sets, by the names of their parameters
@@ -60,7 +62,9 @@ class Shape:
     code: str
     argument: str
     table: sa.Table
+    kinds: Collection[str]
     run_id: sa.Column[str]
+    order: tuple[sa.Column[Any], sa.Column[Any]]
     given: Sequence[str]
     same: Sequence[str]
     end: Mapping[str, str]
@@ -82,7 +86,7 @@ class QuestionRows(Generic[Q]):
         pending = table.c.status == constant("pending")
         self.name = shape.name
         self.argument = shape.argument
-        self._shape = shape
+        self.shape = shape
         self._get = statement_of(sa.select(*every).where(this_one), row)
         self._lock = lock_statement(LockedRun, run=sa.select(shape.run_id).where(this_one).scalar_subquery())
         self._insert = statement_of(
@@ -121,7 +125,7 @@ class QuestionRows(Generic[Q]):
         """Return the whole question. Raises `NotFound`."""
         found = self.find(unit, question_id)
         if found is None:
-            raise valid.not_found(self._shape.name, question_id)
+            raise valid.not_found(self.shape.name, question_id)
         return found
 
     def lock_run_of(self, unit: Unit, question_id: str) -> tuple[LockedRun, Q]:
@@ -140,8 +144,8 @@ class QuestionRows(Generic[Q]):
         stored = self.find(unit, values["id"])
         if stored is None:
             return None
-        if not all(self._is_same(name, stored, values[name]) for name in self._shape.same):
-            raise AlreadyExists(self._shape.name, values["id"], problem="already exists with another content")
+        if not all(self._is_same(name, stored, values[name]) for name in self.shape.same):
+            raise AlreadyExists(self.shape.name, values["id"], problem="already exists with another content")
         return stored
 
     def insert(self, unit: Unit, values: Mapping[str, Any], at: datetime) -> Q:
@@ -152,14 +156,14 @@ class QuestionRows(Generic[Q]):
 
     def transition_detail(self, question: Q | ExpiredQuestion, happened: str) -> str:
         """Return what happened to a question, for the transition of its run."""
-        title = "title" if isinstance(question, ExpiredQuestion) else self._shape.title.name
-        return f"{self._shape.name} {getattr(question, title)}: {happened}"
+        title = "title" if isinstance(question, ExpiredQuestion) else self.shape.title.name
+        return f"{self.shape.name} {getattr(question, title)}: {happened}"
 
     def hold_node(self, unit: Unit, question: Q, at: datetime) -> None:
         """Set the node of a question, if it has one, to its waiting state."""
         if question.node_id is not None:
             node = NodeRef(question.node_id, question.iteration)
-            executions.set_state(unit, question.run_id, node, self._shape.waiting, at)
+            executions.set_state(unit, question.run_id, node, self.shape.waiting, at)
 
     def takes(self, question: Q, at: datetime, *, repeated: Callable[[], bool]) -> bool:
         """True if the question may be answered now, False if it has the same answer. Otherwise raises `Conflict`."""
@@ -173,19 +177,24 @@ class QuestionRows(Generic[Q]):
 
     def close(self, unit: Unit, question: Q, status: str, *, at: datetime, **facts: Any) -> Q:
         """End a pending question of a locked run. ``facts`` are parameters of ``Shape.end``."""
-        values = {**dict.fromkeys(self._shape.end), "at": at, **facts}
+        values = {**dict.fromkeys(self.shape.end), "at": at, **facts}
         found = unit.row(self._close, {"question_id": question.id, "status": status, **values})
         if found is None:
-            raise LostRace(f"{self._shape.name} {question.id!r} is no longer pending", expected="pending")
+            raise LostRace(f"{self.shape.name} {question.id!r} is no longer pending", expected="pending")
         if question.node_id is not None:
-            refused = status in self._shape.refusals
+            refused = status in self.shape.refusals
             self._wake_node(unit, question.run_id, question.node_id, question.iteration, refused, at)
         return found
 
+    def expect(self, question: Q, status: str) -> None:
+        """Raise `Conflict` if the question does not have this status."""
+        if question.status != status:
+            raise self._closed_as(question, question.status, allowed=(status,))
+
     def closed_error(self, question: Q) -> Conflict:
         """Return the error for a question that has ended: `AlreadyAnswered` with its answer, or `Conflict`."""
-        if question.status in self._shape.answers:
-            return AlreadyAnswered(self._shape.name, question.id, winner=question)
+        if question.status in self.shape.answers:
+            return AlreadyAnswered(self.shape.name, question.id, winner=question)
         return self._closed_as(question, question.status)
 
     def due_ids(
@@ -211,16 +220,16 @@ class QuestionRows(Generic[Q]):
         expired = unit.rows(statement, {**values, "run_id": run_id, "at": now})
         for row in expired:
             if row.node_id is not None:
-                refused = row.policy == "fail" or "expired" in self._shape.refusals
+                refused = row.policy == "fail" or "expired" in self.shape.refusals
                 self._wake_node(unit, run_id, row.node_id, row.iteration, refused, now)
         return sorted(expired, key=lambda row: (row.expires_at, row.id))
 
     def _wake_node(self, unit: Unit, run_id: str, node_id: str, iteration: int, refused: bool, at: datetime) -> None:
         state: NodeState = "failed" if refused else "pending"
-        executions.wake(unit, run_id, NodeRef(node_id, iteration), state, at, waiting=self._shape.waiting)
+        executions.wake(unit, run_id, NodeRef(node_id, iteration), state, at, waiting=self.shape.waiting)
 
     def _expire_update(self, ids: Sequence[sa.BindParameter[Any]], is_due: sa.ColumnElement[bool]) -> sa.Executable:
-        shape, table = self._shape, self._shape.table
+        shape, table = self.shape, self.shape.table
         return (
             sa.update(table)
             .where(table.c.id.in_(ids), shape.run_id == sa.bindparam("run_id"), is_pending(table), is_due)
@@ -235,13 +244,13 @@ class QuestionRows(Generic[Q]):
             )
         )
 
-    def _closed_as(self, question: Q, status: str) -> Conflict:
-        shape = self._shape
-        return Conflict(f"{shape.name} {question.id!r} is {status}", code=f"{shape.code}_{status}", found=status)
+    def _closed_as(self, question: Q, status: str, **more: Any) -> Conflict:
+        text, code = f"{self.shape.name} {question.id!r} is {status}", f"{self.shape.code}_{status}"
+        return Conflict(text, code=code, found=status, **more)
 
     def _is_same(self, name: str, question: Q, given: Any) -> bool:
         """Return whether two contents are equal. JSON is given as text and compared by value; true is not 1."""
         stored = getattr(question, RECORD_NAMES.get(name, name))
-        if stored is None or given is None or not isinstance(self._shape.table.c[name].type, columns.JSON_TYPES):
+        if stored is None or given is None or not isinstance(self.shape.table.c[name].type, columns.JSON_TYPES):
             return bool(stored == given)
         return codec.canonical(stored) == codec.canonical(codec.decode(given))
