@@ -25,7 +25,7 @@ from lastlight_state.workflows.executions.checks import output_text
 from lastlight_state.workflows.executions.lists import FIND_CARRIED, LoopOutput, carry
 from lastlight_state.workflows.executions.statements import SAVE_OUTPUT
 from lastlight_state.workflows.records import Loop
-from lastlight_state.workflows.shared import loops, rows
+from lastlight_state.workflows.shared import loops, run_rows
 from lastlight_state.workflows.shared.loops import COLUMNS, FIND, THIS_RUN, TOUCHED, upsert
 from lastlight_state.workflows.tables import LOOPS
 
@@ -55,7 +55,7 @@ class Loops(Repository):
             "iteration": valid.number("iteration", iteration),
             "done": valid.flag("done", done),
         }
-        return rows.decide(self._scope, run_id, claim, lambda unit: unit.row(PUT, values), repeatable=True)
+        return run_rows.decide(self._scope, run_id, claim, lambda unit: unit.row(PUT, values), repeatable=True)
 
     def advance(self, run_id: str, loop_id: str, *, expected: int, claim: Claim | None = None) -> Loop:
         """Move a loop from iteration ``expected`` to the next. A loop without a row is at iteration 0.
@@ -68,7 +68,7 @@ class Loops(Repository):
         def refusal(unit: Unit) -> StateError:
             return loops.advance_refusal(unit, values)
 
-        return rows.decide(self._scope, run_id, claim, lambda unit: loops.advance(unit, values), refusal)
+        return run_rows.decide(self._scope, run_id, claim, lambda unit: loops.advance(unit, values), refusal)
 
     def finish(self, run_id: str, loop_id: str, *, claim: Claim | None = None) -> Loop:
         """Mark a loop as done in its current iteration. Repeat-safe.
@@ -76,7 +76,7 @@ class Loops(Repository):
         Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
         """
         values = loops.parameters(run_id, loop_id, self._now(), claim)
-        return rows.decide(self._scope, run_id, claim, lambda unit: unit.row(FINISH, values), repeatable=True)
+        return run_rows.decide(self._scope, run_id, claim, lambda unit: unit.row(FINISH, values), repeatable=True)
 
     def find(self, run_id: str, loop_id: str) -> Loop | None:
         """Return a loop of a run, or None if the loop has no row."""
@@ -85,7 +85,7 @@ class Loops(Repository):
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Loop]:
         """Return a page of a run's loops by id, ascending. Raises `NotFound` for an unknown run."""
-        return self._reading(rows.page_of(LIST, limit, page_token, run_id=run_id))
+        return self._reading(run_rows.page_of(LIST, limit, page_token, run_id=run_id))
 
     def carry(
         self,

@@ -31,7 +31,7 @@ from lastlight_state.workflows.arguments import Claim, Wait
 from lastlight_state.workflows.records import RunSummary, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
-from lastlight_state.workflows.shared import questions, rows, transitions
+from lastlight_state.workflows.shared import questions, run_rows, transitions
 from lastlight_state.workflows.shared.transitions import TransitionReason
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS, TRANSITIONS
 
@@ -115,14 +115,14 @@ class WaitingRun(RunSummary):
         return RunSummary.of(values)
 
 
-class LockedWait(rows.LockedRun):
+class LockedWait(run_rows.LockedRun):
     """A locked run with the signal that it waits for."""
 
     waiting_for: str | None
     correlation_id: str | None
 
 
-LOCK_WAIT = rows.lock_statement(LockedWait)
+LOCK_WAIT = run_rows.lock_statement(LockedWait)
 
 #: Paused runs that wait for a signal.
 WAITING: Listing[RunSummary] = Listing(
@@ -189,8 +189,8 @@ class Waits(Repository):
         now, said = self._now(), shared.operator(by, reason)
 
         def work(unit: Unit) -> WorkflowRun:
-            row = rows.lock(unit, run_id)
-            rows.expect(row, ("paused",))
+            row = run_rows.lock(unit, run_id)
+            run_rows.expect(row, ("paused",))
             _expect_unblocked(unit, run_id)
             why = row.pause_reason or "gate"
             return transitions.move(
@@ -232,9 +232,9 @@ class Waits(Repository):
 
 
 def _pause(unit: Unit, run_id: str, pause: Pause, now: datetime, claim: Claim | None, said: _Said) -> WorkflowRun:
-    row = rows.lock(unit, run_id)
-    rows.check(row, claim)
-    rows.expect(row, ("running",))
+    row = run_rows.lock(unit, run_id)
+    run_rows.check(row, claim)
+    run_rows.expect(row, ("running",))
     _expect_open(unit, run_id, pause.gates)
     return transitions.pause(unit, row, pause.why, at=now, claim=claim, wait=pause.wait, **said)
 

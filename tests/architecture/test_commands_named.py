@@ -20,7 +20,7 @@ SPELT = re.compile(rf"\blastlight-state (?:{'|'.join(map(re.escape, COMMANDS))})
 WITHOUT = {
     "maintenance/doctor/conversations.py": "the doctor completes the remedies of all findings",
     "maintenance/doctor/files.py": "the same",
-    "maintenance/doctor/rows.py": "the same",
+    "maintenance/doctor/contradictions.py": "the same",
     "maintenance/doctor/server.py": "the same",
     "migrations/apply.py": "on a connection of a service's own, whose URL is not known",
     "migrations/state.py": "commands of another version, which made the database",

@@ -30,7 +30,7 @@ from lastlight_state.messaging.records import MessagingMessage
 from lastlight_state.testing import Database
 from lastlight_state.workflows.claims.lists import Ranges
 from lastlight_state.workflows.questions.inbox import Inbox
-from lastlight_state.workflows.questions.rows import QuestionRows
+from lastlight_state.workflows.questions.question_rows import QuestionRows
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,7 +44,7 @@ from lastlight_state.messaging.message_statements import GET
 from lastlight_state.messaging.records import MessagingMessage, MessagingSession
 from lastlight_state.messaging.session_statements import LIST
 from lastlight_state.messaging.models import MESSAGES
-from lastlight_state.workflows.shared.rows import lock
+from lastlight_state.workflows.shared.run_rows import lock
 from lastlight_state.workflows.runs.statements import NewRun, RunFacts
 
 def sound(unit: Unit) -> MessagingMessage | None:

@@ -17,7 +17,7 @@ CHANGES = (
     ),
     Change(
         "W202",
-        _W + "shared/rows.py",
+        _W + "shared/run_rows.py",
         ".where(RUNS.c.id == run_id).with_for_update(key_share=True), row)",
         ".where(RUNS.c.id == run_id), row)",
         "workflows/test_lost_races.py workflows/test_second_looks.py workflows/runs workflows/approvals/test_races.py",
@@ -113,14 +113,14 @@ CHANGES = (
     ),
     Change(
         "W220",
-        _W + "questions/rows.py",
+        _W + "questions/question_rows.py",
         "question.expires_at <= at:",
         "question.expires_at < at:",
         "workflows/approvals workflows/human_requests",
     ),
     Change(
         "W221",
-        _W + "questions/rows.py",
+        _W + "questions/question_rows.py",
         """shape.run_id == sa.bindparam("run_id"), is_pending(table), is_due)""",
         """shape.run_id == sa.bindparam("run_id"), is_due)""",
         "workflows/approvals workflows/human_requests workflows/test_lost_races.py workflows/test_second_looks.py",

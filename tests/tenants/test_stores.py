@@ -37,7 +37,7 @@ from lastlight_state.models import WorkflowRunModel
 from lastlight_state.testing import ThrowawayPostgres
 from lastlight_state.testing.postgres import connect
 from lastlight_state.workflows import RunOptions, Trigger
-from lastlight_state.workflows.shared import rows
+from lastlight_state.workflows.shared import run_rows
 
 TRIGGER = Trigger(type="cli", id="t")
 NAMES = [f"tenant-{number:02}" for number in range(20)]
@@ -200,7 +200,7 @@ def test_a_further_tenant_compiles_no_statement(tenants: Tenants) -> None:
             create(store, f"d-{name}")
             assert store.workflows.runs.get(f"d-{name}").id == f"d-{name}"
             ids_of(store, "d-")
-        return len(rows.GET.compiled), SHAPES.size
+        return len(run_rows.GET.compiled), SHAPES.size
 
     assert sizes_after(NAMES[0]) == sizes_after(NAMES[1])
 

@@ -17,7 +17,7 @@ from lastlight_state import StateStore
 from lastlight_state.errors import Conflict, LostRace
 from lastlight_state.testing import Database, FrozenClock, racing
 from lastlight_state.workflows import Gate, NodeRef, RunOptions, Trigger
-from lastlight_state.workflows.questions.rows import QuestionRows
+from lastlight_state.workflows.questions.question_rows import QuestionRows
 
 
 @pytest.fixture

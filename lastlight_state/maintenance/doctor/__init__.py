@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from lastlight_state import progress
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
-from lastlight_state.maintenance.doctor import contents, files, logs, rows, server
+from lastlight_state.maintenance.doctor import contents, contradictions, files, logs, server
 from lastlight_state.maintenance.doctor.check import (
     Check,
     CheckContext,
@@ -31,7 +31,7 @@ CHECKS = {
                 server.CHECKS,
                 files.CHECKS,
                 server.PERMISSION_CHECKS,
-                rows.CHECKS,
+                contradictions.CHECKS,
                 logs.CHECKS,
                 contents.CHECKS,
             )

@@ -24,7 +24,7 @@ from lastlight_state.schedules.models import FIRES, OVERRIDES as CRON_OVERRIDES
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import repos, words
 from lastlight_state.workflows.shared import transitions
-from lastlight_state.workflows.shared.rows import StatusOfRun
+from lastlight_state.workflows.shared.run_rows import StatusOfRun
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, RUNS
 
 # How an imported run follows its source: its status changes by the same transitions as that of any run.

@@ -25,7 +25,7 @@ from lastlight_state.errors import CorruptData
 from lastlight_state.maintenance.timeline.facts import FACTS, NO_NUMBER, NUMBERED
 from lastlight_state.maintenance.timeline.follow import Follower
 from lastlight_state.maintenance.timeline.records import FollowedEntry, TimelineEntry
-from lastlight_state.workflows.shared.rows import EXISTS
+from lastlight_state.workflows.shared.run_rows import EXISTS
 
 #: The sort key of a timeline: the time, the index in `FACTS`, and the key of a fact.
 Place: TypeAlias = "tuple[Any, int, Any]"

@@ -23,7 +23,7 @@ from lastlight_state.workflows.approvals.records import Answered, Approval
 from lastlight_state.workflows.approvals.statements import QUESTIONS, NewApproval
 from lastlight_state.workflows.arguments import Claim, Gate
 from lastlight_state.workflows.questions import repository
-from lastlight_state.workflows.shared import progress, rows
+from lastlight_state.workflows.shared import progress, run_rows
 from lastlight_state.workflows.shared.progress import Step
 from lastlight_state.workflows.shared.transitions import TransitionParameters, first_line
 from lastlight_state.workflows.tables import APPROVALS, RUNS
@@ -58,8 +58,8 @@ def record(unit: Unit, listeners: Listeners, limits: Limits, answer: ApprovalAns
     row, approval = QUESTIONS.lock_run_of(unit, answer.approval_id)
     _check_kind(approval, answer)
     if not QUESTIONS.takes(approval, answer.at, repeated=lambda: _is_same(approval, answer)):
-        return Answered.of({"approval": approval, "run": rows.get(unit, row.id), "repeated": True})
-    rows.expect(row, words.LIVE)
+        return Answered.of({"approval": approval, "run": run_rows.get(unit, row.id), "repeated": True})
+    run_rows.expect(row, words.LIVE)
     _check_digest(approval, answer)
     facts = {"by": answer.by, "response": answer.response, "via": answer.via}
     answered = QUESTIONS.close(unit, approval, answer.status, at=answer.at, **facts)
@@ -116,8 +116,8 @@ class Use:
 def consume(unit: Unit, use: Use, claim: Claim | None) -> Approval:
     """Mark an approved gate as used by an execution. Repeat-safe for the same execution."""
     row, approval = QUESTIONS.lock_run_of(unit, use.approval_id)
-    rows.check(row, claim)
-    rows.expect(row, words.LIVE)
+    run_rows.check(row, claim)
+    run_rows.expect(row, words.LIVE)
     QUESTIONS.expect(approval, "approved")
     if approval.action_digest != use.action_digest:
         raise StaleVersion("approval", approval.id, expected=use.action_digest, found=approval.action_digest)

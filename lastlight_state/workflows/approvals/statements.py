@@ -13,7 +13,7 @@ from lastlight_state.workflows import words
 from lastlight_state.workflows.approvals.records import Approval, ApprovalSummary, PendingApproval
 from lastlight_state.workflows.checks import NodeColumns
 from lastlight_state.workflows.questions.inbox import Inbox, InboxIndexes
-from lastlight_state.workflows.questions.rows import QuestionRows, Shape
+from lastlight_state.workflows.questions.question_rows import QuestionRows, Shape
 from lastlight_state.workflows.repos import preview, short
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, RUNS, columns_for, every_column_for
 

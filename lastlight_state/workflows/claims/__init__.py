@@ -26,7 +26,7 @@ from lastlight_state.workflows.claims import checks, driving, lists, statements 
 from lastlight_state.workflows.claims.checks import ClaimableRun, ClaimHolder
 from lastlight_state.workflows.claims.driving import B, ClaimCallbacks, D, Driven, DrivenRun, J, W
 from lastlight_state.workflows.claims.takes import Attempt, FreeAttempt, GivingUp, OneAttempt
-from lastlight_state.workflows.shared import overdue, rows
+from lastlight_state.workflows.shared import overdue, run_rows
 from lastlight_state.workflows.shared.claims import RenewedRun
 from lastlight_state.workflows.shared.overdue import Overdue
 from lastlight_state.workflows.tables import TRANSITIONS
@@ -267,7 +267,7 @@ class Claims(Repository, Generic[W]):
 
     def _confirm(self, unit: Unit, claim: Claim) -> None:
         """Lock the row of the claim's run. Raises `ClaimLost` if the claim does not hold it, `NotFound`."""
-        rows.check(rows.lock(unit, claim.run_id), claim)
+        run_rows.check(run_rows.lock(unit, claim.run_id), claim)
 
     def give_up(
         self, *, reason: str = "restart_limit", limit: int = 500, workflow_names: Sequence[str] | None = None

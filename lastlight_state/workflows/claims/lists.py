@@ -25,7 +25,7 @@ from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.claims.checks import ClaimableRun
-from lastlight_state.workflows.shared import claims, overdue, questions, rows
+from lastlight_state.workflows.shared import claims, overdue, questions, run_rows
 from lastlight_state.workflows.shared.claims import HEARTBEAT_AT, KEPT, LEASE_END
 from lastlight_state.workflows.tables import LEASES, RUNS
 from lastlight_state.workflows.words import GRACE
@@ -181,7 +181,7 @@ class Ranges(Filtered[RowT]):
     """
 
     def __init__(self, row: type[RowT], shown: _Shown, meant: _Meant, *, due: bool = True) -> None:
-        super().__init__(self._apart, self._beside, row, workflow_name=tuple, app_version=rows.of_versions)
+        super().__init__(self._apart, self._beside, row, workflow_name=tuple, app_version=run_rows.of_versions)
         self._shown = shown
         self._meant = meant
         self._due = due
@@ -205,15 +205,15 @@ class Ranges(Filtered[RowT]):
     def _beside(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
         """Return the SELECT for SQLite. It reads each run from the index of live runs."""
         judged, shown = self._judged_columns(LEASES)
-        source = rows.OF_OTHERS.after(LEASES)
+        source = run_rows.OF_OTHERS.after(LEASES)
         running = through(claims.select_due(shown, *_name_conditions(LEASES, named)).select_from(source), LEASES, _DUE)
-        running = rows.through_live_index(running).where(
+        running = run_rows.through_live_index(running).where(
             RUNS.c.id == LEASES.c.run_id, self._meant(judged), *_of_versions(named), *_after(judged, paged)
         )
         running = _first(running, (judged.seen, RUNS.c.id), limit)
         if not self._due:
             return running
-        finding = rows.live_self_join(_WAKE)
+        finding = run_rows.live_self_join(_WAKE)
         waiting = finding.select(self._judged_columns()[1], (DUE, *_of_run(named), *_after(LOOKED_UP, paged)))
         return _merged_select(
             running, _first(waiting, map(finding.rewrite_element, (LOOKED_UP.seen, RUNS.c.id)), limit), limit

@@ -28,7 +28,7 @@ from lastlight_state.workflows.shared.claims import (
     RenewedRun,
 )
 from lastlight_state.workflows.shared.executions import IN_FLIGHT
-from lastlight_state.workflows.shared.rows import LockedRun, lock_statement, through_live_index
+from lastlight_state.workflows.shared.run_rows import LockedRun, lock_statement, through_live_index
 from lastlight_state.workflows.shared.transitions import WAKE_REASON, transition_chain
 from lastlight_state.workflows.tables import EXECUTIONS, LEASES, RUNS, TRANSITIONS
 

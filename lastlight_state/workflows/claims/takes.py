@@ -21,7 +21,7 @@ from lastlight_state.workflows.claims import checks, lists, statements as sql
 from lastlight_state.workflows.claims.checks import Holding
 from lastlight_state.workflows.claims.lists import Candidate, MomentParameters
 from lastlight_state.workflows.claims.statements import FreeRun, JudgedRun
-from lastlight_state.workflows.shared import rows, transitions
+from lastlight_state.workflows.shared import run_rows, transitions
 from lastlight_state.workflows.shared.claims import ClaimedRun, RenewedRun
 
 #: The number of spare candidates to read, because other processes may be taking the first ones.
@@ -102,8 +102,8 @@ def take(unit: Unit, values: OneAttempt) -> TakenClaim:
 
 def release(unit: Unit, claim: Claim, at: datetime, retry_at: datetime | None) -> None:
     """Put a run back as it was before it was taken. Raises `NotFound`, `ClaimLost`."""
-    row = rows.lock(unit, claim.run_id, sql.LOCK_HELD)
-    rows.check(row, claim)
+    row = run_rows.lock(unit, claim.run_id, sql.LOCK_HELD)
+    run_rows.check(row, claim)
     before = row.previous_status or "running"
     how = transitions.GIVE_BACK if before == row.status else transitions.RELEASE
     transitions.move(
@@ -198,9 +198,9 @@ def _refusal(row: JudgedRun, values: OneAttempt) -> Conflict:
     """Return the error for a locked run that cannot be taken."""
     expected = values["expected_epoch"]
     if row.status != "running":
-        return rows.wrong_status(row.id, row.status, ("running",))
+        return run_rows.wrong_status(row.id, row.status, ("running",))
     if row.kind == "abandoned" and expected in (None, row.claim_epoch):
-        return rows.restart_limit(row)
+        return run_rows.restart_limit(row)
     return LostRace(
         f"run {row.id!r} cannot be taken: held by {row.claim_owner!r} at epoch {row.claim_epoch}",
         held_by=row.claim_owner,
@@ -225,7 +225,7 @@ def _renewal_texts(renewal: Mapping[str, Any]) -> dict[str, str]:
 def why_lost(unit: Unit, lost: Mapping[str, Claim]) -> dict[str, ClaimLost]:
     """Return by run id the errors for claims that could not be renewed. Leaves out runs that do not exist."""
     found = unit.rows(sql.LOOK, {"claims": _document([{"run_id": run_id} for run_id in lost])})
-    return {row.id: rows.claim_lost(row, lost[row.id].epoch) for row in found}
+    return {row.id: run_rows.claim_lost(row, lost[row.id].epoch) for row in found}
 
 
 def missing_run_error(claim: Claim) -> ClaimLost:

@@ -20,9 +20,9 @@ from lastlight_state.workflows.arguments import Claim, NodeRef, PhaseEntry
 from lastlight_state.workflows.checks import FenceParameters, NodeColumns, TriggerColumns
 from lastlight_state.workflows.executions import statements as sql
 from lastlight_state.workflows.executions.records import Execution
-from lastlight_state.workflows.shared import executions, rows
+from lastlight_state.workflows.shared import executions, run_rows
 from lastlight_state.workflows.shared.progress import Step
-from lastlight_state.workflows.shared.rows import LockedRun
+from lastlight_state.workflows.shared.run_rows import LockedRun
 from lastlight_state.workflows.shared.transitions import first_line
 from lastlight_state.workflows.words import NodeState
 
@@ -208,7 +208,7 @@ def move_node(unit: Unit, ended: Execution, state: NodeState, at: datetime) -> N
 
 def interrupt(unit: Unit, run_id: str, facts: Interruption, claim: Claim | None) -> int:
     """End a run's executions in flight as interrupted. Returns their number. Raises `NotFound`, `ClaimLost`."""
-    rows.check(rows.lock(unit, run_id), claim)
+    run_rows.check(run_rows.lock(unit, run_id), claim)
     return executions.close(unit, run_id, "interrupted", **facts)
 
 
@@ -267,13 +267,13 @@ def finished_error(execution: Execution, *allowed: str) -> Conflict:
 
 
 def _permit(unit: Unit, run_id: str, claim: Claim | None) -> None:
-    run = rows.lock(unit, run_id)
-    rows.check(run, claim)
-    rows.expect(run, ("running",))
+    run = run_rows.lock(unit, run_id)
+    run_rows.check(run, claim)
+    run_rows.expect(run, ("running",))
 
 
 def _fence(run: LockedRun | None, execution: Execution, claim: Claim | None) -> None:
     if run is not None:
-        rows.check(run, claim)
+        run_rows.check(run, claim)
     elif claim is not None:
         raise InvalidValue("claim", f"execution {execution.id!r} must belong to a run")

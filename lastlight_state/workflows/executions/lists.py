@@ -22,7 +22,7 @@ from lastlight_state.workflows.executions import changes, statements as sql
 from lastlight_state.workflows.executions.changes import Change
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions.statements import SUMMARY
-from lastlight_state.workflows.shared import progress, rows
+from lastlight_state.workflows.shared import progress, run_rows
 from lastlight_state.workflows.shared.executions import BY_RUN, IN_FLIGHT, OF_TRIGGER, OUTCOME, usage_covering
 from lastlight_state.workflows.shared.progress import LockedScratch, Step
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
@@ -103,15 +103,15 @@ def save(unit: Unit, output: LoopOutput, limits: Limits) -> None:
 
 def carry(unit: Unit, run_id: str, output: LoopOutput, limits: Limits) -> None:
     """Store a loop's text. Store the pointer to it and the loop's state in the given run."""
-    row = rows.lock(unit, run_id, progress.LOCK_SCRATCH)
+    row = run_rows.lock(unit, run_id, progress.LOCK_SCRATCH)
     if changes.get(unit, output.execution_id).run_id != run_id:
         raise InvalidValue("execution_id", "must be an execution of this run")
     _store(unit, row, output, limits)
 
 
 def _store(unit: Unit, row: LockedScratch, output: LoopOutput, limits: Limits) -> None:
-    rows.check(row, output.save.claim)
-    rows.expect(row, LIVE)
+    run_rows.check(row, output.save.claim)
+    run_rows.expect(row, LIVE)
     members = {output.key: {**output.state, POINTER: output.execution_id}}
     progress.add(unit, row, Step(row.id, output.at, members=members), limits)
     output.save.attempt(unit)

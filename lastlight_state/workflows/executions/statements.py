@@ -25,7 +25,7 @@ from lastlight_state.workflows.shared.executions import (
     duration,
 )
 from lastlight_state.workflows.shared.progress import LockedScratch
-from lastlight_state.workflows.shared.rows import FENCE, RUN_FENCE, LockedRun, lock_statement
+from lastlight_state.workflows.shared.run_rows import FENCE, RUN_FENCE, LockedRun, lock_statement
 from lastlight_state.workflows.tables import EXECUTIONS, NODES, RUNS, columns_for, every_column_for
 from lastlight_state.workflows.words import UNKNOWN_TRIGGER
 

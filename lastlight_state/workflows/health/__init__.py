@@ -32,7 +32,7 @@ from lastlight_state.workflows.health.state import (
 from lastlight_state.workflows.shared.claims import LEASE_END
 from lastlight_state.workflows.shared.executions import IN_FLIGHT, label_of
 from lastlight_state.workflows.shared.questions import is_pending
-from lastlight_state.workflows.shared.rows import BY_LIVE_STATUS, live_covering
+from lastlight_state.workflows.shared.run_rows import BY_LIVE_STATUS, live_covering
 from lastlight_state.workflows.shared.workers import UNSERVED, Workforce, read_workforce
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, REQUESTS, RUNS, TRANSITIONS
 

@@ -23,9 +23,9 @@ from lastlight_state.workflows.human_requests.records import (
 )
 from lastlight_state.workflows.questions import repository
 from lastlight_state.workflows.questions.inbox import Inbox, InboxIndexes
-from lastlight_state.workflows.questions.rows import QuestionRows, Shape
+from lastlight_state.workflows.questions.question_rows import QuestionRows, Shape
 from lastlight_state.workflows.repos import preview, short
-from lastlight_state.workflows.shared import rows, transitions
+from lastlight_state.workflows.shared import run_rows, transitions
 from lastlight_state.workflows.shared.transitions import TransitionParameters
 from lastlight_state.workflows.tables import REQUESTS, columns_for, every_column_for
 
@@ -132,8 +132,8 @@ def record(unit: Unit, answer: RequestAnswer) -> AnsweredRequest:
     """Store an answer and let the run go on. A repeated answer changes nothing and returns the stored request."""
     row, request = QUESTIONS.lock_run_of(unit, answer.request_id)
     if not QUESTIONS.takes(request, answer.at, repeated=lambda: _is_same(request, answer)):
-        return AnsweredRequest.of({"request": request, "run": rows.get(unit, row.id), "repeated": True})
-    rows.expect(row, words.LIVE)
+        return AnsweredRequest.of({"request": request, "run": run_rows.get(unit, row.id), "repeated": True})
+    run_rows.expect(row, words.LIVE)
     answered = QUESTIONS.close(unit, request, "answered", at=answer.at, by=answer.by, response=answer.response)
     said: TransitionParameters = {
         "at": answer.at,
@@ -148,8 +148,8 @@ def record(unit: Unit, answer: RequestAnswer) -> AnsweredRequest:
 def reopen(unit: Unit, request_id: str, reason: str, at: datetime, claim: Claim | None) -> HumanRequest:
     """Clear the answer of a request and let its node wait again."""
     row, request = QUESTIONS.lock_run_of(unit, request_id)
-    rows.check(row, claim)
-    rows.expect(row, ("running", "paused"))
+    run_rows.check(row, claim)
+    run_rows.expect(row, ("running", "paused"))
     QUESTIONS.expect(request, "answered")
     [reopened] = unit.rows(REOPEN, {"request_id": request.id, "reason": reason})
     QUESTIONS.hold_node(unit, reopened, at)

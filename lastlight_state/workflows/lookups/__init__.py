@@ -37,7 +37,7 @@ from lastlight_state.workflows.nodes.statements import FIND
 from lastlight_state.workflows.questions.records import as_of
 from lastlight_state.workflows.records import RunSummary
 from lastlight_state.workflows.runs.lists import summaries
-from lastlight_state.workflows.shared import rows
+from lastlight_state.workflows.shared import run_rows
 from lastlight_state.workflows.shared.transitions import first_line
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS
 from lastlight_state.workflows.words import TERMINAL, RunStatus
@@ -90,7 +90,7 @@ def task(unit: Unit, run_id: str, ref: NodeRef, now: datetime) -> TaskStory:
     node = unit.row(FIND, here)
     attempts = unit.rows(ATTEMPTS, here)
     if node is None and not attempts:
-        rows.expect_one(unit, run_id)
+        run_rows.expect_one(unit, run_id)
         raise valid.not_found("run_node", ref.node_id)
     count = [row.pop("attempt_count") for row in attempts]
     told = [ExecutionSummary.of(row) for row in reversed(attempts)]
@@ -153,7 +153,7 @@ class Lookups(Repository):
 
     def list_children(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[RunSummary]:
         """Return a page of the children of a run, newest first. Raises `NotFound` for an unknown run."""
-        read = rows.page_of(sql.CHILDREN, limit, page_token, run_id=run_id)
+        read = run_rows.page_of(sql.CHILDREN, limit, page_token, run_id=run_id)
 
         def work(unit: Unit) -> Page[RunSummary]:
             page = read(unit)
@@ -181,7 +181,7 @@ class Lookups(Repository):
     ) -> Page[RunTransition]:
         """Return a page of a run's transitions, ordered by their number. Raises `NotFound` for an unknown run."""
         listing = sql.TRANSITION_ORDERS[valid.word("order", order, sql.ORDERS)]
-        return self._reading(rows.page_of(listing, limit, page_token, run_id=run_id))
+        return self._reading(run_rows.page_of(listing, limit, page_token, run_id=run_id))
 
     def count(self, which: RunFilter = NO_FILTER, *, at_most: int = 10_000) -> Count:
         """Return the number of runs that pass the filter. Counting stops at ``at_most`` (1 to 1,000,000) runs."""

@@ -29,7 +29,7 @@ from lastlight_state.workflows.checks import FenceParameters, NodeColumns, fence
 from lastlight_state.workflows.nodes import statements as sql
 from lastlight_state.workflows.nodes.statements import ANY_STATE, FIELDS
 from lastlight_state.workflows.records import Node
-from lastlight_state.workflows.shared import rows
+from lastlight_state.workflows.shared import run_rows
 from lastlight_state.workflows.tables import NODES
 from lastlight_state.workflows.words import NodeState
 
@@ -182,9 +182,9 @@ class Nodes(Repository):
             return {node.ref: node for node in unit.rows(sql.PUT, values)} or None
 
         if not nodes:
-            self._writing(lambda unit: rows.permit(unit, run_id, claim))
+            self._writing(lambda unit: run_rows.permit(unit, run_id, claim))
             return ()
-        stored = rows.decide(self._scope, run_id, claim, attempt, repeatable=True)
+        stored = run_rows.decide(self._scope, run_id, claim, attempt, repeatable=True)
         return tuple(stored[put.node] for put in nodes)
 
     def update(
@@ -202,7 +202,7 @@ class Nodes(Repository):
                 return _not_found(values)
             return StaleVersion("run_node", _key(values), expected=expected, found=found.state)
 
-        return rows.decide(self._scope, run_id, claim, lambda unit: unit.row(sql.UPDATE, values), refusal)
+        return run_rows.decide(self._scope, run_id, claim, lambda unit: unit.row(sql.UPDATE, values), refusal)
 
     def get(self, run_id: str, node: NodeRef) -> Node:
         """Return a node of a run. Raises `NotFound`."""
@@ -232,7 +232,7 @@ class Nodes(Repository):
         given = list_filters(run_id, states, node_id)
         if states is not None and not states:
             return Page(items=())
-        return self._reading(rows.page_of(sql.LIST, limit, page_token, **given))
+        return self._reading(run_rows.page_of(sql.LIST, limit, page_token, **given))
 
     def counts(self, run_id: str) -> dict[str, int]:
         """Return by state the number of a run's nodes, counting each iteration. Raises `NotFound`."""
@@ -240,7 +240,7 @@ class Nodes(Repository):
         def work(unit: Unit) -> dict[str, int]:
             found = dict(unit.rows(sql.COUNTS, {"run_id": run_id}))
             if not found:
-                rows.expect_one(unit, run_id)
+                run_rows.expect_one(unit, run_id)
             return found
 
         return self._reading(work)

@@ -15,7 +15,7 @@ from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.indexes import Leading
 from lastlight_state.workflows.records import Node
 from lastlight_state.workflows.shared.executions import AT, KEY, NODE_COLUMNS, NODE_HERE, TOUCHED, WAIT, param, waits
-from lastlight_state.workflows.shared.rows import PERMITTED, PERMITTED_RUN, through_live_index
+from lastlight_state.workflows.shared.run_rows import PERMITTED, PERMITTED_RUN, through_live_index
 from lastlight_state.workflows.tables import NODES, RUNS
 from lastlight_state.workflows.words import LIVE, NODE_STATES
 

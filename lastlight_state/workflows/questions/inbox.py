@@ -15,8 +15,8 @@ from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import RowT, Statement, bind, constant, statement_of
 from lastlight_state.db.schema.indexes import through
-from lastlight_state.workflows.questions.rows import Shape
-from lastlight_state.workflows.shared import questions, rows
+from lastlight_state.workflows.questions.question_rows import Shape
+from lastlight_state.workflows.shared import questions, run_rows
 from lastlight_state.workflows.shared.executions import label_of
 from lastlight_state.workflows.tables import RUNS
 from lastlight_state.workflows.words import TERMINAL
@@ -42,7 +42,7 @@ class InboxIndexes:
         """Return the `Covering` that reads a list of questions through these indexes."""
         found_by = {"run_id": self.of_run, "": NarrowIndex(self.pending, only=pending)}
         key = tuple(column.name for column in order)
-        return Covering(self.asked, key, found_by, only=pending, other=rows.OF_OTHERS)
+        return Covering(self.asked, key, found_by, only=pending, other=run_rows.OF_OTHERS)
 
 
 class Inbox(Generic[RowT]):
@@ -65,7 +65,7 @@ class Inbox(Generic[RowT]):
         is_open = (
             sa.or_(expires_at.is_(None), expires_at > bind("now", expires_at)),
             RUNS.c.id == run_id,
-            rows.NOT_ENDED,
+            run_rows.NOT_ENDED,
             _live,
         )
         columns = (*shown, *_of_run(run_id))
@@ -89,7 +89,7 @@ class Inbox(Generic[RowT]):
         self.orders = lists("", pending, filters=filters, through=by.pending, covering=covering)
         self.of_run = lists("_of_run", questions.is_pending(table), filters={**this_run, **filters}, covering=covering)
         counted = through(sa.select(sa.func.count().label("open")).select_from(table, RUNS), table, by.asked)
-        self.count: Statement = statement_of(through(counted, RUNS, rows.LIVE_INDEX).where(pending, *is_open))
+        self.count: Statement = statement_of(through(counted, RUNS, run_rows.LIVE_INDEX).where(pending, *is_open))
 
 
 def _of_run(run_id: sa.Column[str]) -> tuple[sa.ColumnElement[Any], ...]:

@@ -24,13 +24,13 @@ from lastlight_state.settings import Limits
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import Claim, PhaseEntry
 from lastlight_state.workflows.questions.inbox import Inbox
+from lastlight_state.workflows.questions.question_rows import ExpiredQuestion, Q, QuestionRows
 from lastlight_state.workflows.questions.records import AskedQuestion, as_of
-from lastlight_state.workflows.questions.rows import ExpiredQuestion, Q, QuestionRows
 from lastlight_state.workflows.records import WorkflowRun
-from lastlight_state.workflows.shared import overdue, progress, rows, transitions
+from lastlight_state.workflows.shared import overdue, progress, run_rows, transitions
 from lastlight_state.workflows.shared.progress import Step
 from lastlight_state.workflows.shared.questions import blocking_ids
-from lastlight_state.workflows.shared.rows import LockedRun
+from lastlight_state.workflows.shared.run_rows import LockedRun
 from lastlight_state.workflows.shared.transitions import TransitionParameters
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 
@@ -68,7 +68,7 @@ def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
     The stored question is looked up before the fence is checked. Otherwise a repeated `pause` would fail, because the
     first one ended the claim.
     """
-    row = rows.lock(unit, opening.run_id)
+    row = run_rows.lock(unit, opening.run_id)
     stored = opening.questions.stored_question(unit, opening.values)
     if stored is not None:
         return stored
@@ -98,8 +98,8 @@ def open_with_pause(unit: Unit, opening: Opening[Q], step: Step, limits: Limits,
 
 
 def _insert(unit: Unit, row: LockedRun, opening: Opening[Q], allowed: Sequence[str], claim: Claim | None) -> Q:
-    rows.check(row, claim)
-    rows.expect(row, allowed)
+    run_rows.check(row, claim)
+    run_rows.expect(row, allowed)
     expires_at = opening.values["expires_at"]
     if expires_at is not None and expires_at <= opening.at:
         raise InvalidValue(f"{opening.questions.argument}.expires_at", f"{iso_text(expires_at)} must be in the future")
@@ -145,7 +145,7 @@ def cancel(unit: Unit, questions: QuestionRows[Q], question_id: str, *, by: str,
         return question
     if question.status != "pending":
         raise questions.closed_error(question)
-    rows.expect(row, words.LIVE)
+    run_rows.expect(row, words.LIVE)
     cancelled = questions.close(unit, question, "cancelled", by=by, at=at, closed_reason=reason)
     said: TransitionParameters = {
         "at": at,
@@ -164,7 +164,7 @@ def expire(
 
     Returns the ids of the expired questions.
     """
-    row = rows.lock(unit, run_id)
+    row = run_rows.lock(unit, run_id)
     expired = questions.expire(unit, run_id, ids, now)
     if expired and row.status in words.LIVE:
         told = _cut(
@@ -259,7 +259,7 @@ class QuestionRepository(Repository, Generic[Q]):
 
     def _page_of_run(self, listing: Listing[A], run_id: str, limit: int, page_token: str | None) -> Page[A]:
         """Return a page of a run's questions. Raises `NotFound` for an unknown run."""
-        read = rows.page_of(listing, limit, page_token, run_id=run_id)
+        read = run_rows.page_of(listing, limit, page_token, run_id=run_id)
         return map_page(self._reading(read), self._as_of_now())
 
     def _page_of_inbox(

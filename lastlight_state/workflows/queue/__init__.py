@@ -27,9 +27,9 @@ from lastlight_state.workflows.claims.takes import claim_of
 from lastlight_state.workflows.queue import statements, statements as sql
 from lastlight_state.workflows.records import RunSummary, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
-from lastlight_state.workflows.shared import overdue, overdue as shared_overdue, rows, transitions
+from lastlight_state.workflows.shared import overdue, overdue as shared_overdue, run_rows, transitions
 from lastlight_state.workflows.shared.overdue import Overdue
-from lastlight_state.workflows.shared.rows import StatusOfRun
+from lastlight_state.workflows.shared.run_rows import StatusOfRun
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE
 
@@ -83,7 +83,7 @@ class Queue(Repository):
         try:
             return self._chained(work)
         except LostRace:
-            found = self._get_row(rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id).status
+            found = self._get_row(run_rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id).status
         raise LostRace(f"run {run_id!r} must be queued, it is {found}", expected="queued", found=found)
 
     def admit_next(
@@ -162,9 +162,9 @@ class Queue(Repository):
         detail = valid.content("reason", reason, _TRANSITION.detail)
 
         def work(unit: Unit) -> WorkflowRun:
-            row = rows.lock(unit, run_id)
-            rows.check(row, claim)
-            rows.expect(row, ("running", "queued"))
+            row = run_rows.lock(unit, run_id)
+            run_rows.check(row, claim)
+            run_rows.expect(row, ("running", "queued"))
             how = transitions.REQUEUE if row.status == "running" else transitions.QUEUE_AGAIN
             return transitions.move(
                 unit, how, row, "queued", reason="run.requeued", at=now, source="engine", detail=detail,
@@ -228,7 +228,7 @@ def _overdue_runs(unit: Unit, cutoff: datetime, names: Sequence[str] | None, lim
 
 def _expire(unit: Unit, listeners: Listeners, run_id: str, cutoff: datetime, error: str, at: datetime) -> bool:
     """Cancel a run if it has been queued since before ``cutoff`` and still is. Returns true if it was cancelled."""
-    row = rows.lock(unit, run_id, sql.LOCK)
+    row = run_rows.lock(unit, run_id, sql.LOCK)
     if row.status != "queued" or row.queued_at is None or row.queued_at >= cutoff:
         return False
     transitions.end(unit, listeners, row, "cancelled", reason="queue.expired", error=error, at=at, source="system")

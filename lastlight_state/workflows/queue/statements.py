@@ -23,7 +23,7 @@ from lastlight_state.workflows.records import RunSummary
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
 from lastlight_state.workflows.shared import transitions
 from lastlight_state.workflows.shared.claims import CLAIMED, FIRST_TAKEN, KEPT, ClaimedRun
-from lastlight_state.workflows.shared.rows import LockedRun, lock_statement, of_versions
+from lastlight_state.workflows.shared.run_rows import LockedRun, lock_statement, of_versions
 from lastlight_state.workflows.tables import OVERRIDES, RUNS
 
 _INDEX, _RUNNING = "ix_workflow_runs_queue", "ix_workflow_runs_running"

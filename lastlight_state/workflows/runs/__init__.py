@@ -25,9 +25,9 @@ from lastlight_state.workflows.records import EnsuredRun, RunProgress, RunSummar
 from lastlight_state.workflows.runs import checks, lists, statements, statements as sql
 from lastlight_state.workflows.runs.checks import Cancel
 from lastlight_state.workflows.runs.statements import NewRun
-from lastlight_state.workflows.shared import progress, rows, transitions
+from lastlight_state.workflows.shared import progress, run_rows, transitions
 from lastlight_state.workflows.shared.progress import Step
-from lastlight_state.workflows.shared.rows import LockedRun
+from lastlight_state.workflows.shared.run_rows import LockedRun
 from lastlight_state.workflows.tables import RUNS
 
 _LIMITS = limits_of(RUNS)
@@ -104,11 +104,11 @@ class Runs(Repository):
 
     def get(self, run_id: str) -> WorkflowRun:
         """Return the whole run. Raises `NotFound`, or `CorruptData` if its JSON cannot be read."""
-        return self._get_row(rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
+        return self._get_row(run_rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
 
     def find(self, run_id: str) -> WorkflowRun | None:
         """Return the whole run, or None. Raises `CorruptData` as `get`."""
-        return self._find(rows.GET, {"run_id": valid.lookup_text("run_id", run_id)})
+        return self._find(run_rows.GET, {"run_id": valid.lookup_text("run_id", run_id)})
 
     def get_resume(self, run_id: str) -> ResumeView:
         """Return everything that an engine needs to resume a run, read from one snapshot. Raises as `get` does."""
@@ -208,8 +208,8 @@ class Runs(Repository):
             row = progress.lock(unit, step)
             if row.status in words.TERMINAL:
                 return _finished_already(unit, row, status, claim)
-            rows.check(row, claim)
-            rows.expect(row, ("running",) if status != "failed" else words.LIVE)
+            run_rows.check(row, claim)
+            run_rows.expect(row, ("running",) if status != "failed" else words.LIVE)
             progress.add(unit, row, step, self._settings.limits)
             epoch = claim.epoch if claim else None
             return transitions.end(
@@ -250,10 +250,10 @@ class Runs(Repository):
         valid.word("into", into, ("running", "queued"))
 
         def work(unit: Unit) -> WorkflowRun:
-            row = rows.lock(unit, run_id, sql.LOCK_ENDED)
-            rows.expect(row, ("failed", "cancelled"))
+            row = run_rows.lock(unit, run_id, sql.LOCK_ENDED)
+            run_rows.expect(row, ("failed", "cancelled"))
             if row.restart_count >= row.max_restarts:
-                raise rows.restart_limit(row)
+                raise run_rows.restart_limit(row)
             if unit.value(sql.IS_DISABLED, {"workflow_name": row.workflow_name}) is not None:
                 raise statements.disabled_error(row.workflow_name)
             detail = f"{said['detail']}; ended with: {row.error}" if row.error else said["detail"]
@@ -276,7 +276,7 @@ class Runs(Repository):
         valid.number("max_restarts", max_restarts, most=100)
 
         def work(unit: Unit) -> WorkflowRun:
-            row = rows.lock(unit, run_id)
+            row = run_rows.lock(unit, run_id)
             detail = f"{row.max_restarts} to {max_restarts}: {said['detail']}"
             return transitions.move(
                 unit, transitions.ALLOW_RESTARTS, row, row.status, at=now, source="operator", actor=said["actor"],
@@ -309,10 +309,10 @@ def _finished_already(unit: Unit, row: LockedRun, status: str, claim: Claim | No
     ended_by = unit.value(sql.ENDED_BY, {"run_id": row.id, "status": row.status})
     own = claim is None or valid.argument_group("claim", claim, Claim).run_id == row.id
     if own and row.status == status and ended_by == (claim.epoch if claim else None):
-        return rows.get(unit, row.id)
+        return run_rows.get(unit, row.id)
     if claim is not None:
-        rows.check(row, claim)
-    raise rows.wrong_status(row.id, row.status, ("running",))
+        run_rows.check(row, claim)
+    raise run_rows.wrong_status(row.id, row.status, ("running",))
 
 
 def _is_tree(scope: str) -> bool:

@@ -22,9 +22,9 @@ from lastlight_state.workflows.checks import Operator, failure_columns, no_succe
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.runs import statements as sql
 from lastlight_state.workflows.runs.statements import NewRun, ProvenanceColumns, RunFacts, new_row
-from lastlight_state.workflows.shared import rows, transitions
+from lastlight_state.workflows.shared import run_rows, transitions
 from lastlight_state.workflows.shared.progress import encoded_scratch
-from lastlight_state.workflows.shared.rows import LockedRun
+from lastlight_state.workflows.shared.run_rows import LockedRun
 from lastlight_state.workflows.shared.transitions import TransitionParameters
 from lastlight_state.workflows.tables import RUNS
 
@@ -49,7 +49,7 @@ def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
     """Cancel a run. With ``tree``, cancel its live descendants, too. Returns the run. Raises `NotFound`."""
     cancelled: dict[str, WorkflowRun] = {}
     for run_id in _tree(unit, cancel.run_id) if cancel.tree else (cancel.run_id,):
-        row = rows.lock(unit, run_id)
+        row = run_rows.lock(unit, run_id)
         if run_id == cancel.run_id or row.status in words.LIVE:
             cancelled[run_id] = _cancel_run(unit, listeners, row, cancel)
     if cancel.run_id not in cancelled:
@@ -73,12 +73,12 @@ def _tree(unit: Unit, root: str) -> Iterator[str]:
 
 def _cancel_run(unit: Unit, listeners: Listeners, row: LockedRun, cancel: Cancel) -> WorkflowRun:
     if row.status == "cancelled" and not cancel.ask:
-        return rows.get(unit, row.id)
-    rows.expect(row, words.LIVE)
+        return run_rows.get(unit, row.id)
+    run_rows.expect(row, words.LIVE)
     said: TransitionParameters = {**cancel.said, "at": cancel.at, "source": "operator"}
     if cancel.ask and row.status == "running":
         if row.cancel_requested_at is not None:
-            return rows.get(unit, row.id)
+            return run_rows.get(unit, row.id)
         return transitions.move(unit, transitions.ASK_CANCEL, row, "running", reason="cancel.requested", **said)
     return transitions.end(unit, listeners, row, "cancelled", reason="run.cancelled", **said)
 

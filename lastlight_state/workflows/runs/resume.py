@@ -16,7 +16,7 @@ from lastlight_state.workflows.executions.statements import COLUMNS
 from lastlight_state.workflows.human_requests.records import HumanRequest
 from lastlight_state.workflows.questions.records import as_of
 from lastlight_state.workflows.records import Loop, Node, WorkflowRun
-from lastlight_state.workflows.shared import rows
+from lastlight_state.workflows.shared import run_rows
 from lastlight_state.workflows.shared.executions import IN_FLIGHT
 from lastlight_state.workflows.shared.questions import PENDING_APPROVALS, PENDING_REQUESTS
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS, columns_for
@@ -66,7 +66,7 @@ class ResumeView(Record):
 
 def read(unit: Unit, run_id: str, now: datetime) -> ResumeView:
     """Return everything that an engine needs to resume a run. Raises `NotFound`."""
-    run, here = rows.get(unit, run_id), {"run_id": run_id}
+    run, here = run_rows.get(unit, run_id), {"run_id": run_id}
     return ResumeView.of(
         {
             "run": run,

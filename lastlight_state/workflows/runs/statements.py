@@ -19,9 +19,9 @@ from lastlight_state.keys import compose_key
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.checks import TriggerColumns
 from lastlight_state.workflows.records import EnsuredRun, RunDetail, RunSummary, WorkflowRun
-from lastlight_state.workflows.shared import rows
+from lastlight_state.workflows.shared import run_rows
 from lastlight_state.workflows.shared.executions import SUMS, of_runs
-from lastlight_state.workflows.shared.rows import BY_LIVE_STATUS, DETAIL, NEW_COLUMNS, LockedRun, lock_statement
+from lastlight_state.workflows.shared.run_rows import BY_LIVE_STATUS, DETAIL, NEW_COLUMNS, LockedRun, lock_statement
 from lastlight_state.workflows.shared.transitions import transition_chain
 from lastlight_state.workflows.tables import EXECUTIONS, OVERRIDES, RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE, LIVE
@@ -294,7 +294,7 @@ def refusal(unit: Unit, row: NewRun) -> StateError:
     parent = row["parent_run_id"]
     if parent is None or unit.row(IS_DISABLED, row) is not None:
         return disabled_error(row["workflow_name"])
-    if unit.row(rows.EXISTS, {"run_id": parent}) is None:
+    if unit.row(run_rows.EXISTS, {"run_id": parent}) is None:
         return NotFound("workflow_run", parent, reason="given as parent")
     return Conflict(
         f"run {parent!r} is cancelled or was asked to be, and cannot get children",

@@ -19,7 +19,7 @@ from lastlight_state.workflows import checks
 from lastlight_state.workflows.arguments import Claim, LoopStep
 from lastlight_state.workflows.checks import FenceParameters
 from lastlight_state.workflows.records import Loop
-from lastlight_state.workflows.shared.rows import PERMITTED, PERMITTED_RUN
+from lastlight_state.workflows.shared.run_rows import PERMITTED, PERMITTED_RUN
 from lastlight_state.workflows.tables import LOOPS, RUNS
 
 _LIMITS = limits_of(LOOPS)

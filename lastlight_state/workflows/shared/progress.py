@@ -18,8 +18,8 @@ from lastlight_state.settings import Limits
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.records import RunProgress
-from lastlight_state.workflows.shared import rows
-from lastlight_state.workflows.shared.rows import LockedRun, lock_statement
+from lastlight_state.workflows.shared import run_rows
+from lastlight_state.workflows.shared.run_rows import LockedRun, lock_statement
 from lastlight_state.workflows.tables import RUNS
 
 _POINTER_RULE = "store large text with executions.save_output and keep its execution id in scratch"
@@ -74,7 +74,7 @@ _LOCKS: Mapping[tuple[bool, bool], Statement[Any]] = {
     (True, True): LOCK_BOTH,
     (True, False): LOCK_PHASES,
     (False, True): LOCK_SCRATCH,
-    (False, False): rows.LOCK,
+    (False, False): run_rows.LOCK,
 }
 _PUTS = {(True, True): PUT_BOTH, (True, False): PUT_PHASE, (False, True): PUT_SCRATCH}
 
@@ -103,8 +103,8 @@ class Step:
 def take(unit: Unit, step: Step, limits: Limits, claim: Claim | None) -> RunProgress:
     """Apply a step to a live run. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `PayloadTooLarge`."""
     row = lock(unit, step)
-    rows.check(row, claim)
-    rows.expect(row, words.LIVE)
+    run_rows.check(row, claim)
+    run_rows.expect(row, words.LIVE)
     return _apply_step(unit, row, step, limits)
 
 
@@ -118,7 +118,7 @@ def take_unfenced(unit: Unit, step: Step, limits: Limits) -> RunProgress:
 
 def lock(unit: Unit, step: Step) -> LockedRun:
     """Lock the run's row. Returns its state and the columns that the step changes. Raises `NotFound`."""
-    locked: LockedRun = rows.lock(unit, step.run_id, _LOCKS[step.parts])
+    locked: LockedRun = run_rows.lock(unit, step.run_id, _LOCKS[step.parts])
     return locked
 
 

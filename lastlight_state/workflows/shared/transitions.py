@@ -25,7 +25,7 @@ from lastlight_state.workflows.arguments import Claim, Wait
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.shared import executions, questions
 from lastlight_state.workflows.shared.claims import END_CLAIM, PUT_BACK
-from lastlight_state.workflows.shared.rows import COLUMNS, RunWithStatus
+from lastlight_state.workflows.shared.run_rows import COLUMNS, RunWithStatus
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 from lastlight_state.workflows.words import TERMINAL, Outcome, RunStatus, Source
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from lastlight_state.db.rows.statements import Statement, bind, constant, statement_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows.shared.claims import LEASE_END
-from lastlight_state.workflows.shared.rows import through_live_index
+from lastlight_state.workflows.shared.run_rows import through_live_index
 from lastlight_state.workflows.tables import RUNS, WORKERS
 
 #: The time after its last look for work at which a worker counts as gone: three intervals between its looks.

@@ -20,7 +20,7 @@ from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import repos, words
-from lastlight_state.workflows.shared import rows
+from lastlight_state.workflows.shared import run_rows
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.usage import statements as sql
 from lastlight_state.workflows.usage.records import (
@@ -49,7 +49,7 @@ class Rollups(Repository):
 
         def work(unit: Unit) -> UsageTotals:
             totals = _totals(unit, sql.FOR_RUN, {"run_id": run_id})
-            if not totals.executions and unit.row(rows.EXISTS, {"run_id": run_id}) is None:
+            if not totals.executions and unit.row(run_rows.EXISTS, {"run_id": run_id}) is None:
                 raise valid.not_found("workflow_run", run_id)
             return totals
 

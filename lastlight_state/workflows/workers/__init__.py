@@ -25,7 +25,7 @@ from lastlight_state.db.rows.writes import upsert
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows import checks
-from lastlight_state.workflows.shared.rows import through_live_index
+from lastlight_state.workflows.shared.run_rows import through_live_index
 from lastlight_state.workflows.shared.workers import PATIENCE
 from lastlight_state.workflows.tables import RUNS, WORKERS
 from lastlight_state.workflows.workers.records import WaitingWorkflow, WorkerStatus

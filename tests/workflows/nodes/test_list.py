@@ -17,7 +17,7 @@ from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Node, NodePut, NodeRef, Wait
 from lastlight_state.workflows.nodes import statements as sql
-from lastlight_state.workflows.shared import executions, rows
+from lastlight_state.workflows.shared import executions, run_rows
 from lastlight_state.workflows.words import WAITING_NODE
 
 SECOND = timedelta(seconds=1)
@@ -161,7 +161,7 @@ def test_lists_of_nodes_read_what_they_show(every_backend: StateStore, database:
     states = sql.ANY_STATE.of(["failed"])
     one: list[tuple[Any, dict[str, Any]]] = [
         (sql.COUNTS, {"run_id": "r7"}),
-        (rows.GET, {"run_id": "r7"}),
+        (run_rows.GET, {"run_id": "r7"}),
         (executions.NODE_CLOSE, {"run_id": "r7", "at": now}),
         (sql.LIST.statement({**of_run, "states": states}, paged=False), {**of_run, **states}),
     ]

@@ -25,7 +25,7 @@ from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.questions.records import AskedQuestion
 from lastlight_state.workflows.shared import executions
 from lastlight_state.workflows.shared.questions import is_pending
-from lastlight_state.workflows.shared.rows import LockedRun, lock_statement
+from lastlight_state.workflows.shared.run_rows import LockedRun, lock_statement
 from lastlight_state.workflows.tables import RECORD_NAMES, RUNS, every_column_for
 from lastlight_state.workflows.words import NodeState
 
