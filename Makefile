@@ -32,7 +32,7 @@ endif
 install = $(pip_install) --editable
 
 # The tests of what a version of the server can change. make servers tries them on other versions, from packages.
-ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance/copying tests/maintenance/prune \
+ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance/copy tests/maintenance/prune \
 	tests/migrations tests/outputs tests/workflows
 VERSIONS ?= 14 15 16 17 18
 
@@ -71,7 +71,7 @@ affected: $(VENV)/.test
 
 # The wing of files: line files, logs of agents and runs, mailboxes.
 files: $(VENV)/.test
-	$(BIN)/python $(pytest) tests/jsonl tests/agent_log tests/run_log tests/mailbox
+	$(BIN)/python $(pytest) tests/files
 
 # The wing of interchange: imports of other programs' files, bundles, and the adoption of their databases.
 interchange: $(VENV)/.test

@@ -11,10 +11,11 @@ from support.each import with_each
     [
         ("lastlight_state/workflows/runs/lists.py", "tests/workflows/runs"),
         ("lastlight_state/workflows/overrides.py", "tests/workflows"),
-        ("lastlight_state/files/mailbox/host/sweep.py", "tests/mailbox"),
-        ("lastlight_state/maintenance/copy/transfer.py", "tests/maintenance/copying"),
+        ("lastlight_state/files/mailbox/host/sweep.py", "tests/files/mailbox"),
+        ("lastlight_state/maintenance/copy/transfer.py", "tests/maintenance/copy"),
         ("lastlight_state/cron.py", "tests/test_cron.py"),
         ("tests/support/journal/appenders.py", "tests/journal"),
+        ("tests/support/jsonl/lines.py", "tests/files/jsonl"),
         ("tests/test_cron.py", "tests/test_cron.py"),
         ("alembic/versions/0001.py", "tests/migrations"),
         ("docs/concepts.md", "tests/docs"),

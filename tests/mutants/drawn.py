@@ -20,7 +20,7 @@ LEFT_OUT = ("testing/", "cli/views/", "integrations/", "reprs.py")
 TESTS = {
     "backends": "backends test_store.py test_store_busy.py",
     "db": "db test_store.py test_hostile_arguments.py",
-    "jsonl": "jsonl agent_log",
+    "jsonl": "files/jsonl files/agent_log",
     "receipts": "receipts db",
     "lastlight_state": "test_store.py test_store_busy.py test_starting.py test_clock.py test_settings.py aio",
 }
@@ -107,7 +107,7 @@ def _change(name: str, kind: str, file: Path, edit: Edit) -> Change | None:
 def _tests(file: str, kind: str) -> str:
     parts = tuple(part for part in Path(file).parts if part != "files")
     package = parts[1] if len(parts) > 2 else parts[0]
-    folders = TESTS.get(package, package)
+    folders = TESTS.get(package, f"files/{package}" if "files" in Path(file).parts else package)
     if (
         package == "workflows"
         and (ROOT / "tests" / Path(*parts[1:-1])).is_dir()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from mutants.change import Change
 
 CHANGES = (
-    Change("J09", "lastlight_state/files/jsonl/repair.py", "            os.fsync(file.fileno())\n", "", "jsonl"),
+    Change("J09", "lastlight_state/files/jsonl/repair.py", "            os.fsync(file.fileno())\n", "", "files/jsonl"),
     Change(
         "J19",
         "lastlight_state/files/agent_log/reader.py",
         "if found and len(found) + len(messages) > limit:",
         "if found and len(found) + len(messages) >= limit:",
-        "agent_log",
+        "files/agent_log",
     ),
     Change(
         "G05",

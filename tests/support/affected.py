@@ -16,8 +16,7 @@ ROOT = Path(__file__).parents[2]
 #: Folders of the library whose tests lie elsewhere than their path says.
 ELSEWHERE = {
     "aio": ("tests/aio", "tests/workflows/claims"),
-    "maintenance/backup": ("tests/maintenance/backups",),
-    "maintenance/copy": ("tests/maintenance/copying",),
+    "maintenance/erase": ("tests/maintenance/erase", "tests/maintenance/redact"),
     "integrations": ("tests/frameworks",),
 }
 
@@ -41,6 +40,8 @@ def _of(file: PurePosixPath) -> Iterable[str]:
     match file.parts:
         case ("tests", "support", folder, *_) if (ROOT / "tests" / folder).is_dir():
             return [f"tests/{folder}"]
+        case ("tests", "support", folder, *_) if (ROOT / "tests" / "files" / folder).is_dir():
+            return [f"tests/files/{folder}"]
         case ("tests", *_) if file.name.startswith("test_") and (ROOT / file).exists():
             return [str(file)]
         case ("lastlight_state", module):
@@ -48,7 +49,7 @@ def _of(file: PurePosixPath) -> Iterable[str]:
                 str(test.relative_to(ROOT)) for test in (ROOT / "tests").glob(f"test_{PurePosixPath(module).stem}*.py")
             ]
         case ("lastlight_state", *rooms, module):
-            return _of_rooms([room for room in rooms if room != "files"], PurePosixPath(module).stem)
+            return _of_rooms(rooms, PurePosixPath(module).stem)
         case ("alembic", *_):
             return ["tests/migrations"]
         case ("docs", *_) | (_,) if file.suffix == ".md":

@@ -21,7 +21,6 @@ from lastlight_state.db.schema.declarations import (
     json_column,
     text_column,
 )
-from lastlight_state.maintenance import RedactPolicy
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import Database
 
@@ -43,14 +42,6 @@ def test_nothing_personal_of_an_erased_person_is_left(store: Any, database: Data
     assert store.maintenance.erase.run(personal.PERSON).counts == plan.counts
     assert personal.left(database) == set()
     assert store.maintenance.erase.run(personal.PERSON).counts == {}
-
-
-def test_a_redaction_leaves_of_a_message_what_says_so(store: Any, database: Database) -> None:
-    """maintenance M-82: names, and the metadata; everything personal else goes."""
-    personal.fill(database)
-    store.maintenance.redact.run(RedactPolicy(message_ids=["message"]))
-    of_messages = {name for name in personal.left(database) if name.startswith(("messages.", "vectors."))}
-    assert of_messages == {"messages.sender", "messages.recipient", "messages.node_metadata"}
 
 
 def test_branches_and_orders_of_a_session_are_its_users_unless_they_name_another(
