@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from files.jsonl.test_follow import Steps
 from hypothesis import given, settings, strategies as st
-from jsonl.test_follow import Steps
 from support.agent_log.logs import FIXTURES, SANDBOX, SESSION, agent_log, path_of, put, said, text
 from support.each import with_each
 from support.jsonl.lines import counted

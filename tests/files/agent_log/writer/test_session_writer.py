@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonl.test_writer import hold_and_stop
+from files.jsonl.test_writer import hold_and_stop
 from support.agent_log.logs import (
     AT,
     NOW_TEXT,
