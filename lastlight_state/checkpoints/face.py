@@ -50,7 +50,7 @@ class Checkpoints(Repository):
         user: str | None = None,
         ttl: timedelta | None = None,
         after: str | UnsetType | None = UNSET,
-        on_conflict: models.Other = "refuse",
+        on_conflict: models.ValueConflictRule = "refuse",
     ) -> CheckpointSummary:
         """Store a checkpoint with its new values, all or nothing. The thread is created if it does not exist.
 
@@ -64,7 +64,7 @@ class Checkpoints(Repository):
         now = self._now()
         draft = checks.draft(checkpoint, now)
         place = self._place(thread, scope, now, user, ttl)
-        keep = valid.word("on_conflict", on_conflict, models.OTHERS) == "keep"
+        keep = valid.word("on_conflict", on_conflict, models.VALUE_CONFLICT_RULES) == "keep"
         if after is not UNSET:
             valid.optional("after", after)
 
@@ -93,7 +93,7 @@ class Checkpoints(Repository):
         *,
         namespace: str = "",
         scope: str = "",
-        on_conflict: models.Taken = "keep",
+        on_conflict: models.WriteConflictRule = "keep",
     ) -> None:
         """Store a task's writes after a checkpoint, all or nothing.
 
@@ -107,7 +107,7 @@ class Checkpoints(Repository):
             "task": valid.identifier("task", task),
         }
         rows = checks.writes(writes)
-        statement = sql.PUT_WRITE[valid.word("on_conflict", on_conflict, models.TAKEN)]
+        statement = sql.PUT_WRITE[valid.word("on_conflict", on_conflict, models.WRITE_CONFLICT_RULES)]
         place = {**checks.place(thread, scope), **own, "updated_at": self._now()}
         is_one = self._is_one(rows)
 

@@ -28,14 +28,14 @@ from lastlight_state.db.valid import words
 #: How a value is stored: whole, as the change against an earlier value, or as a reference to an equal earlier value.
 Encoding = Literal["whole", "change", "same"]
 #: How a second write with the same task and ``idx`` is handled: keep the first write, or replace it.
-Taken = Literal["keep", "replace"]
+WriteConflictRule = Literal["keep", "replace"]
 
 #: How a new value for a version that has a different value is handled: refuse it, or keep the stored value.
-Other = Literal["refuse", "keep"]
+ValueConflictRule = Literal["refuse", "keep"]
 
 ENCODINGS = words(Encoding)
-TAKEN = words(Taken)
-OTHERS = words(Other)
+WRITE_CONFLICT_RULES = words(WriteConflictRule)
+VALUE_CONFLICT_RULES = words(ValueConflictRule)
 
 #: At least one of so many values is stored whole. A power of two: rebuilding a value reads at most its logarithm of
 #: other values.

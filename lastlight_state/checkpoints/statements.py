@@ -301,7 +301,7 @@ def _or(row: Insert, *, replace: bool) -> Insert:
 
 
 _write = insert(WRITES).values({column.name: bind(column.name, column) for column in WRITES.columns})
-#: Statements that insert a write, by how a stored write with the same key is handled (`models.Taken`).
+#: Statements that insert a write, by how a stored write with the same key is handled (`models.WriteConflictRule`).
 PUT_WRITE = {"keep": statement_of(_or(_write, replace=False)), "replace": statement_of(_or(_write, replace=True))}
 #: The columns that differ between the writes of a call. Their parameters are numbered.
 OWN_OF_WRITE = ("idx", "path", "channel", "format", "body")

@@ -31,7 +31,7 @@ from lastlight_state.checkpoints import (
     NewCheckpoint,
     NewWrite,
 )
-from lastlight_state.checkpoints.models import Taken
+from lastlight_state.checkpoints.models import WriteConflictRule
 from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.db.repository import UNSET, UnsetType
@@ -207,7 +207,7 @@ class LangGraphSaver(BaseCheckpointSaver):
             (idx := WRITES_IDX_MAP.get(name, at)): NewWrite(idx, name, self._content(value), task_path)
             for at, (name, value) in enumerate(writes)
         }
-        taken: Taken = "replace" if all(name in WRITES_IDX_MAP for name, _ in writes) else "keep"
+        taken: WriteConflictRule = "replace" if all(name in WRITES_IDX_MAP for name, _ in writes) else "keep"
         return Writes(task_id, [*given.values()], taken)
 
     def _has_stored(self, place: Place, made: Writes) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from lastlight_state.checkpoints import NewWrite
-from lastlight_state.checkpoints.models import Taken
+from lastlight_state.checkpoints.models import WriteConflictRule
 from lastlight_state.locks import Lock
 
 #: A thread, a namespace, and a checkpoint id.
@@ -23,7 +23,7 @@ class Writes(NamedTuple):
 
     task: str
     writes: list[NewWrite]
-    taken: Taken
+    taken: WriteConflictRule
 
 
 class EarlyWrites:
