@@ -52,8 +52,12 @@ def words(module: str, given: ast.expr) -> set[str]:
 
 def patterns() -> set[str]:
     """The beginnings of codes that end with a status."""
-    parts = [given.values[0] for _, given in in_the_library() if isinstance(given, ast.JoinedStr)]
-    return {str(first.value) for first in parts if isinstance(first, ast.Constant)}
+    from lastlight_state.workflows import approvals, human_requests
+
+    [made] = [given for _, given in in_the_library() if isinstance(given, ast.JoinedStr)]
+    assert ast.unparse(made) == "f'{self.shape.prefix}_{status}'"
+    rooms = (approvals.statements, human_requests.statements)
+    return {f"{room.QUESTIONS.shape.prefix}_" for room in rooms}
 
 
 def _value(module: str, name: ast.expr) -> Any:

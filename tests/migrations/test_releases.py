@@ -1,4 +1,4 @@
-"""Released revisions are frozen: tried with a release that is made up, because there is none yet."""
+"""Released revisions are frozen: tried with releases that are made up, too."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def versions(tmp_path: Path) -> Path:
 
 
 def with_digests(folder: Path, *revisions: str) -> str:
-    """The page as a release of these revisions would leave it."""
-    page = PAGE
+    """The page as a release of these revisions, and of no others, would leave it."""
+    page = re.sub(r"(?m)^(\| \d{4}\w* \|.*\| )[0-9a-f]{64}( \|)$", r"\g<1>unreleased\g<2>", PAGE)
     for revision in revisions:
         (file,) = folder.glob(f"{revision}*.py")
         page = re.sub(rf"(?m)^(\| {revision} \|.*\| )\S+( \|)$", rf"\g<1>{digest_of(file)}\g<2>", page)

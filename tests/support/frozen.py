@@ -20,6 +20,7 @@ from lastlight_state.maintenance.bundles import archive
 from lastlight_state.settings import PREFIX, Limits, Settings
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "frozen"
+NAMES = FOLDER.with_name("names.txt")
 _EXITS = ("DONE", "NO", "USAGE", "BEHIND", "AHEAD", "INCOMPATIBLE", "UNREACHABLE", "STOPPED")
 
 
@@ -59,10 +60,10 @@ def records() -> Iterator[str]:
         more = [one for one in waiting.pop().__subclasses__() if one.__module__.startswith("lastlight_state.")]
         waiting += more
         kinds |= set(more)
-    for kind in sorted(kinds, key=lambda one: (one.__module__, one.__qualname__)):
-        if not kind.__qualname__.startswith("_"):
-            place = f"{kind.__module__.removeprefix('lastlight_state.')}.{kind.__qualname__}"
-            yield from (f"{place}.{field}" for field in kind.model_fields)
+    public = {name.rpartition(".")[2] for name in NAMES.read_text("utf-8").split()}
+    for kind in sorted(kinds, key=lambda one: one.__qualname__):
+        if kind.__qualname__ in public:
+            yield from (f"{kind.__qualname__}.{field}" for field in kind.model_fields)
 
 
 def formats() -> Iterator[str]:

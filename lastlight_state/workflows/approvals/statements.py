@@ -48,7 +48,7 @@ QUESTIONS = QuestionRows(
     Approval,
     Shape(
         name="approval",
-        code="approval",
+        prefix="approval",
         argument="gate",
         table=APPROVALS,
         kinds=words.APPROVAL_KINDS,

@@ -57,7 +57,7 @@ QUESTIONS = QuestionRows(
     HumanRequest,
     Shape(
         name="human_request",
-        code="request",
+        prefix="request",
         argument="question",
         table=REQUESTS,
         kinds=words.HUMAN_KINDS,

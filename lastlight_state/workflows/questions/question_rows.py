@@ -47,7 +47,7 @@ class ExpiredQuestion(NamedTuple):
 class Shape:
     """How one kind of question is stored, and what errors call it.
 
-    ``name``      its name in errors; ``code`` the head of their codes; ``argument`` the name of the argument
+    ``name``      its name in errors; ``prefix`` the beginning of their codes; ``argument`` the name of the argument
     ``kinds``     the words of its column ``kind``
     ``order``     the columns by which lists are ordered: the time of the question, and its id
     ``given``     the columns that a new row sets
@@ -59,7 +59,7 @@ class Shape:
     """
 
     name: str
-    code: str
+    prefix: str
     argument: str
     table: sa.Table
     kinds: Collection[str]
@@ -245,8 +245,8 @@ class QuestionRows(Generic[Q]):
         )
 
     def _closed_as(self, question: Q, status: str, **more: Any) -> Conflict:
-        text, code = f"{self.shape.name} {question.id!r} is {status}", f"{self.shape.code}_{status}"
-        return Conflict(text, code=code, found=status, **more)
+        text = f"{self.shape.name} {question.id!r} is {status}"
+        return Conflict(text, code=f"{self.shape.prefix}_{status}", found=status, **more)
 
     def _is_same(self, name: str, question: Q, given: Any) -> bool:
         """Return whether two contents are equal. JSON is given as text and compared by value; true is not 1."""
