@@ -61,9 +61,9 @@ def records() -> Iterator[str]:
         waiting += more
         kinds |= set(more)
     public = {name.rpartition(".")[2] for name in NAMES.read_text("utf-8").split()}
-    for kind in sorted(kinds, key=lambda one: one.__qualname__):
-        if kind.__qualname__ in public:
-            yield from (f"{kind.__qualname__}.{field}" for field in kind.model_fields)
+    yield from sorted(
+        {f"{kind.__qualname__}.{field}" for kind in kinds if kind.__qualname__ in public for field in kind.model_fields}
+    )
 
 
 def formats() -> Iterator[str]:
