@@ -109,6 +109,11 @@ def assert_equal(found: Any, expected: Any) -> None:
             assert one == other, name
 
 
+def errors_of(report: Any) -> list[str]:
+    """Return the codes of the errors that ``doctor`` found."""
+    return [one["check"] for one in report["findings"] if one["severity"] == "error"]
+
+
 def test_both_versions_read_and_write_on_both_schemas(versions: Versions) -> None:
     """migrations MG-107: the next version refuses the older schema until it is migrated, and changes nothing."""
     old, new, place = versions.old, versions.new, versions.place
@@ -119,16 +124,19 @@ def test_both_versions_read_and_write_on_both_schemas(versions: Versions) -> Non
     assert versions.does(new, "read").name == "NotMigrated"
     assert versions.does(new, "write", "new-on-old").name == "NotMigrated"
     versions.command(new, "check", code=BEHIND)
+    assert errors_of(versions.command(new, "doctor", code=1)) == ["DOC-02"]
     assert versions.does(old, "read") == before
     # Both on the new schema.
     assert versions.command(new, "migrate")["revisions"] == [REVISION]
     versions.command(new, "check")
+    assert errors_of(versions.command(new, "doctor")) == []
     assert_equal(without_added(versions.does(new, "read")), before)
     assert versions.does(new, "write", "new-on-new")["score"]["rubric"] == "strict"
     place.raw().execute(MORE)
     assert {one["provenance"] for one in versions.does(new, "read")["states"]} == {"next", None}
     # The old version on the new schema.
     versions.command(old, "check", code=AHEAD)
+    assert errors_of(versions.command(old, "doctor")) == []
     assert versions.does(old, "write", "old-on-new")["events"] == 3
     assert versions.does(old, "read") == without_added(versions.does(new, "read"))
 
