@@ -135,17 +135,19 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    url: str | None = Field(None, repr=False)  # may hold a password
+    url: str | None = Field(default=None, repr=False)  # may hold a password
     """The database: a path, ``sqlite:///…`` or ``postgresql://…``. Without one it is a file in ``state_dir``."""
     url_file: Path | None = None
     """A regular file that holds the URL; not together with ``url``."""
-    replica: str | None = Field(None, repr=False)
+    replica: str | None = Field(default=None, repr=False)
     """Postgres: the URL of a server to read from."""
-    max_staleness: float | None = Field(None, gt=0, le=86_400)
+    max_staleness: float | None = Field(default=None, gt=0, le=86_400)
     """Postgres: how old, in seconds, what a replica shows may be."""
-    schema_name: str | None = Field(None, min_length=1, validation_alias=AliasChoices(PREFIX + "SCHEMA", "schema"))
+    schema_name: str | None = Field(
+        default=None, min_length=1, validation_alias=AliasChoices(PREFIX + "SCHEMA", "schema")
+    )
     """Postgres: the schema of the tables. Without one it is the connection's own."""
-    state_dir: Path = Field(Path("state"), validation_alias=AliasChoices(PREFIX + "STATE_DIR", "state_dir"))
+    state_dir: Path = Field(default=Path("state"), validation_alias=AliasChoices(PREFIX + "STATE_DIR", "state_dir"))
     """The folder of the default database and of all files; also ``STATE_DIR``."""
     migrate: bool | None = None
     """Whether opening migrates. Without it a store on SQLite does, and one on Postgres does not."""
@@ -155,29 +157,29 @@ class Settings(BaseSettings):
     """``full`` keeps each commit when the power fails."""
     journal_mode: Literal["wal", "delete", "truncate", "persist"] | None = None
     """SQLite: the journal. Without it the file system decides."""
-    wal_autocheckpoint: int = Field(1000, ge=0, le=2**31 - 1)
+    wal_autocheckpoint: int = Field(default=1000, ge=0, le=2**31 - 1)
     """SQLite: pages of the log from which a checkpoint is made; 0 switches it off."""
     sqlite_driver: Literal["sqlite3", "pysqlite3"] | None = None
     """SQLite: the module for the whole process, from the environment alone."""
-    pool_size: int = Field(5, ge=1, le=1000)
+    pool_size: int = Field(default=5, ge=1, le=1000)
     """Postgres: the most connections of a store."""
     pooler: Literal["transaction"] | None = None
     """Postgres: whether a pooler hands out connections per transaction."""
     any_server: bool = False
     """Whether a server is used that is refused as unsuited or unknown."""
-    statement_timeout: float | None = Field(60.0, gt=0, le=_MOST_SECONDS)
+    statement_timeout: float | None = Field(default=60.0, gt=0, le=_MOST_SECONDS)
     """Postgres: seconds; none with a pooler."""
-    lock_timeout: float | None = Field(10.0, gt=0, le=_MOST_SECONDS)
+    lock_timeout: float | None = Field(default=10.0, gt=0, le=_MOST_SECONDS)
     """Postgres: seconds; none with a pooler."""
-    busy_timeout: float = Field(5.0, ge=0, le=86_400)
+    busy_timeout: float = Field(default=5.0, ge=0, le=86_400)
     """SQLite: seconds that an attempt waits for the file's lock."""
-    queue_timeout: float = Field(60.0, ge=0, le=86_400)
+    queue_timeout: float = Field(default=60.0, ge=0, le=86_400)
     """SQLite: seconds that a writer waits for the others of its process."""
-    pool_timeout: float = Field(30.0, ge=0, le=86_400)
+    pool_timeout: float = Field(default=30.0, ge=0, le=86_400)
     """Postgres: seconds that a call waits for a connection; any awaited call: for a thread."""
-    slow_statement: float | None = Field(None, gt=0, le=86_400)
+    slow_statement: float | None = Field(default=None, gt=0, le=86_400)
     """Seconds from which a statement is logged as a warning."""
-    retry_seconds: float | None = Field(None, ge=0, le=86_400)
+    retry_seconds: float | None = Field(default=None, ge=0, le=86_400)
     """No repetition of a busy unit begins later than this after the first failure."""
     limits: Limits = Limits()
     messaging_idle_timeout: Seconds | None = timedelta(minutes=30)
@@ -196,7 +198,7 @@ class Settings(BaseSettings):
     """The zone of recurring messages that name none."""
     line_sync: Literal["os", "end", "record"] = "end"
     """When a line file is brought to the disk: at its end, at each record, or when the system does it."""
-    vector_memory: int = Field(256 * 2**20, ge=0)
+    vector_memory: int = Field(default=256 * 2**20, ge=0)
     """SQLite: bytes of embeddings that a store holds in memory; 0 holds none."""
 
     #: The URL that was read from a file, and the file.

@@ -202,6 +202,19 @@ def test_the_name_of_a_lock_ends_with_the_word() -> None:
     assert [one for one in named if one.split(": ")[1].split(" = ")[0] not in made_for_others] == []
 
 
+def hides_its_default(node: ast.AST) -> bool:
+    """True for a pydantic field whose default has no keyword."""
+    return isinstance(node, ast.AnnAssign) and bool(
+        node.value and re.match(r"Field\((?!\w+=)", ast.unparse(node.value))
+    )
+
+
+def test_the_default_of_a_setting_is_seen_by_type_checkers() -> None:
+    """house H-138: without pydantic's plugin they took a setting for required, and refused ``Settings()``."""
+    assert found(hides_its_default) == []
+    assert hides_its_default(ast.parse("url: str = Field(None, repr=False)").body[0])
+
+
 def test_the_rules_find_what_they_look_for() -> None:
     """Each of them must be able to fail."""
     source = """
