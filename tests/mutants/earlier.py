@@ -30,15 +30,15 @@ CHANGES = (
     Change(
         "S10a",
         "lastlight_state/schedules/fires/statements.py",
-        "    *_held,\n    _is_stale,\n    returning=CLAIM,",
-        "    *_held,\n    returning=CLAIM,",
+        "        *_held,\n        _is_stale,\n        returning=CLAIM,",
+        "        *_held,\n        returning=CLAIM,",
         "schedules/test_lost_races.py schedules/fires",
     ),
     Change(
         "S10b",
         "lastlight_state/schedules/fires/statements.py",
-        "    *_held,\n    _is_stale,\n    returning=(_c.id,),",
-        "    *_held,\n    returning=(_c.id,),",
+        "        *_held,\n        _is_stale,\n        returning=(_c.id,),",
+        "        *_held,\n        returning=(_c.id,),",
         "schedules/test_lost_races.py schedules/fires",
     ),
     Change(

@@ -42,8 +42,8 @@ FILES = (
     Change(
         "L205",
         _L + "writer.py",
-        "            while written < len(data):  # a full",
-        "            while False:  # a full",
+        "            while written < len(data):  # on a full",
+        "            while False:  # on a full",
         "files/jsonl faults/test_full_disk.py",
     ),
     Change(
@@ -68,7 +68,11 @@ FILES = (
         "files/jsonl maintenance/test_repair.py",
     ),
     Change(
-        "L209", _L + "repair.py", "            os.fchmod(file.fileno(), mode)\n", "", "jsonl maintenance/test_repair.py"
+        "L209",
+        _L + "repair.py",
+        "            os.fchmod(file.fileno(), mode)\n",
+        "",
+        "files/jsonl maintenance/test_repair.py",
     ),
     Change(
         "L210",
@@ -132,7 +136,7 @@ FILES = (
     Change("G206", _G + "reader.py", '"at_end": end == size,', '"at_end": True,', "files/agent_log"),
     Change(
         "N201",
-        _N + "repair.py",
+        _N + "upkeep/repair.py",
         "and not found.is_symlink():",
         "and True:",
         "maintenance/test_repair.py cli/test_repair.py",
@@ -146,7 +150,7 @@ FILES = (
     ),
     Change(
         "N203",
-        _N + "timeline.py",
+        _N + "timeline/__init__.py",
         "    if rank == last_rank:",
         "    if rank >= last_rank:",
         "maintenance/test_timeline.py",
@@ -327,7 +331,7 @@ TESTING = (
     Change(
         "X203",
         _X + "races.py",
-        "        del backend.acquire  # the method of the class is seen again",
+        "        del backend.acquire  # makes the class's method visible again",
         "        pass",
         "testing/test_races.py",
     ),

@@ -11,7 +11,7 @@ DB = (
     Change(
         "D203",
         "lastlight_state/db/units/scope.py",
-        "                    in_doubt[:] = unit.hooks  # a repetition that finds the work done has none of its own",
+        "                    hooks_if_committed[:] = unit.hooks  # the retry has no hooks if it finds the work done",
         "                    pass",
         "db backends faults",
         "both",
@@ -135,7 +135,7 @@ BACKENDS = (
     Change(
         "B212",
         _B + "sqlite/__init__.py",
-        "            checkout.broken = True  # somebody's cursor keeps an old state: no wait ends that\n",
+        "            checkout.broken = True  # an unread cursor keeps an old snapshot: waiting does not help\n",
         "            pass\n",
         "backends faults",
     ),
@@ -156,8 +156,8 @@ BACKENDS = (
     Change(
         "B216",
         _B + "postgres/__init__.py",
-        "            checkout.broken = True\n        if self._pool is not None:\n            self._pool.give_back",
-        "            pass\n        if self._pool is not None:\n            self._pool.give_back",
+        "            checkout.broken = True\n        elif checkout.hurries",
+        "            pass\n        elif checkout.hurries",
         "backends",
         "both",
     ),
@@ -209,8 +209,8 @@ STORE = (
         "aio workflows/claims/test_driving.py schedules/fires/test_running.py",
         "both",
     ),
-    Change("A205", _A + "store.py", "            lane.join()\n", "            pass\n", "aio"),
-    Change("A206", _A + "lanes.py", "        self.patience.end()\n", "", "aio"),
+    Change("A205", _A + "runners.py", "            lane.join()\n", "            pass\n", "aio"),
+    Change("A206", _A + "outcomes.py", "        self.patience.end()\n", "", "aio"),
     Change(
         "T204",
         "lastlight_state/store.py",

@@ -49,8 +49,8 @@ SCHEDULES = (
     Change(
         "S206",
         _S + "crons/takes.py",
-        """late.total_seconds() <= row["grace_seconds"]""",
-        """late.total_seconds() < row["grace_seconds"]""",
+        "late.total_seconds() <= cron.grace_seconds",
+        "late.total_seconds() < cron.grace_seconds",
         "schedules/crons",
     ),
     Change(
@@ -219,7 +219,7 @@ JOURNAL = (
     Change(
         "J207",
         _J + "signals/__init__.py",
-        '        self._stream.locked(unit, values["run_id"])\n',
+        '        self._stream.lock_counter(unit, values["run_id"])\n',
         "",
         "journal/signals",
         "both",
@@ -255,7 +255,7 @@ JOURNAL = (
     Change(
         "J212",
         _J + "tool_calls.py",
-        '    STREAM.locked(unit, row["run_id"])\n',
+        '    STREAM.lock_counter(unit, row["run_id"])\n',
         "",
         "journal/test_tool_calls.py",
         "both",
@@ -278,7 +278,7 @@ JOURNAL = (
     Change(
         "J217",
         _J + "signals/__init__.py",
-        '    sql.STREAM.locked(unit, row["run_id"])\n',
+        '    sql.STREAM.lock_counter(unit, row["run_id"])\n',
         "",
         "journal/signals",
         "both",
@@ -307,7 +307,13 @@ OUTPUTS = (
         "index_elements=[CACHE.c.cache_key], set_=replaced",
         "outputs",
     ),
-    Change("O208", _O + "inputs.py", "OVERRIDE = _adding(_after_expected())", "OVERRIDE = _adding()", "outputs"),
+    Change(
+        "O208",
+        _O + "inputs.py",
+        "OVERRIDE = _add_statement(_after_expected())",
+        "OVERRIDE = _add_statement()",
+        "outputs",
+    ),
     Change(
         "O210",
         _O + "catalog/plans.py",

@@ -10,7 +10,7 @@ CHANGES = (
     Change(
         "W201",
         "lastlight_state/workflows/runs/statements.py",
-        """    unit.named_lock(f"run_key:{row['workflow_name']}:{row['run_key']}")\n""",
+        '    unit.named_lock(compose_key("run_key", row["workflow_name"], str(row["run_key"]), by=":"))\n',
         "",
         "workflows/runs/test_ensure.py workflows/test_lost_races.py workflows/test_second_looks.py",
         "both",
@@ -155,14 +155,14 @@ CHANGES = (
     ),
     Change(
         "W229",
-        _W + "loops.py",
+        _W + "shared/loops.py",
         """_advanceable = (_c.iteration == bind("expected", _c.iteration), _c.done == sa.false())""",
         """_advanceable = (_c.iteration == bind("expected", _c.iteration),)""",
         "workflows/test_loops.py",
     ),
     Change(
         "W230",
-        _W + "loops.py",
+        _W + "shared/loops.py",
         "sa.select(*columns.values()).where(PERMITTED).with_for_update(key_share=True)",
         "sa.select(*columns.values()).where(PERMITTED)",
         "workflows/test_loops.py workflows/test_lost_races.py workflows/test_second_looks.py",
