@@ -131,6 +131,8 @@ lint: $(VENV)/.test
 
 types: $(VENV)/.test
 	$(BIN)/mypy lastlight_state tests alembic docs/schema.py docs/api.py docs/reference.py
+	PYTHONPATH=tests $(BIN)/python -P tests/support/docs/examples.py build/examples
+	$(BIN)/mypy --config-file= --strict --allow-subclassing-any --disable-error-code=import-not-found build/examples
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,4 +1,5 @@
 import threading
+from collections.abc import AsyncIterator
 
 from lastlight_state import AlreadyAnswered, AsyncStateStore, Conflict, NotFound
 from lastlight_state.workflows import RunOptions, Trigger
@@ -32,16 +33,16 @@ async def answer(store: AsyncStateStore, gate_id: str, decision: str, user: str)
     return 200, {"run": answered.run.id, "status": answered.run.status}
 
 
-async def stream(store: AsyncStateStore, run_id: str, after: str | None, stop: threading.Event):
+async def stream(store: AsyncStateStore, run_id: str, after: str | None, stop: threading.Event) -> AsyncIterator[str]:
     """Yield what happens to a run as server-sent events, until the run has ended or the server stops."""
-    ended = False
+    ended = ""
     while not (ended or stop.is_set()):
         run = await store.workflows.runs.get(run_id)
-        ended = run.finished_at is not None
+        ended = run.status if run.finished_at is not None else ""
         follow = store.maintenance.timeline.follow
         async for entry in follow(run_id, after=after, until_end=True, idle_timeout=15, stop=stop):
             after = entry.cursor
             yield f"id: {after}\nevent: {entry.source}\ndata: {entry.model_dump_json()}\n\n"
         yield ": still here\n\n"  # proxies close a connection that is silent
     if ended:
-        yield f"event: end\ndata: {run.status}\n\n"
+        yield f"event: end\ndata: {ended}\n\n"

@@ -84,7 +84,7 @@ class OpenAIAgentsSession:
         if SessionSettings is None:
             raise MisuseError.missing_extra("openai-agents", what="a session for the OpenAI Agents SDK")
         self.session_id = session_id
-        self.session_settings = coerce_session_settings(session_settings or {})
+        self.session_settings: SessionSettings | None = coerce_session_settings(session_settings or {})
         self._key = _key(scope, session_id)
         self._scope = scope
         self._user = user
