@@ -15,11 +15,27 @@ from lastlight_state import errors
 from lastlight_state.cli import exits, program
 from lastlight_state.db.rows.records import Record
 from lastlight_state.db.schema import envelopes
+from lastlight_state.files.mailbox import models as tables
+from lastlight_state.files.run_log import paths
+from lastlight_state.integrations import conversing
+from lastlight_state.keys import compose_key
 from lastlight_state.maintenance.backup import restoring
 from lastlight_state.maintenance.bundles import archive
 from lastlight_state.settings import PREFIX, Limits, Settings
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "frozen"
+ADAPTERS = (
+    ("a2a", "OwnedTasks"),
+    ("a2a", "A2APushConfigs"),
+    ("a2a_replicas", "A2ATaskEvents"),
+    ("adk", "ADKSessions"),
+    ("fasta2a", "FastA2AStorage"),
+    ("langgraph", "LangGraphSaver"),
+    ("langgraph_store", "LangGraphStore"),
+    ("mcp", "MCPEventStore"),
+    ("openai_agents", "OpenAIAgentsSession"),
+    ("pydantic_ai", "PydanticAIConversations"),
+)
 NAMES = FOLDER.with_name("names.txt")
 _EXITS = ("DONE", "NO", "USAGE", "BEHIND", "AHEAD", "INCOMPATIBLE", "UNREACHABLE", "STOPPED")
 
@@ -72,7 +88,21 @@ def formats() -> Iterator[str]:
     yield f"bundle {archive.FORMAT}"
     yield f"envelope magic {envelopes.MAGIC!r} alone {envelopes.ALONE!r} bound {envelopes.BOUND!r}"
     yield f"envelope text {envelopes.TEXT!r} no key {envelopes.NO_KEY!r}"
+    yield f"run log {paths.VERSION}"
+    for side, metadata in (("host", tables.INBOUND), ("agent", tables.OUTBOUND)):
+        for table in metadata.sorted_tables:
+            yield from (f"mailbox {side} {table.name}.{column.name}" for column in table.columns)
     yield f"envelope of bytes {envelopes.bytes_envelope(envelopes.BOUND, 'key', b'sealed').hex()}"
+
+
+def keys() -> Iterator[str]:
+    """Yield the scopes of adapters, the words behind them in keys, and how parts become a key."""
+    for module, adapter in ADAPTERS:
+        kind = getattr(importlib.import_module(f"lastlight_state.integrations.{module}"), adapter)
+        yield f"{adapter} scope {inspect.signature(kind).parameters['scope'].default!r}"
+    words = {name: word for name, word in vars(conversing).items() if name.isupper() and isinstance(word, str)}
+    yield from (f"word {name} {word!r}" for name, word in words.items() if not name.startswith("_"))
+    yield f"key {compose_key('a/b', '', 'c%d', 'é')!r}"
 
 
 #: Each recording, and the promise that a change of it breaks.
@@ -81,6 +111,7 @@ PROMISES: dict[str, tuple[Callable[[], Iterator[str]], str]] = {
     "commands": (commands, "a command keeps its arguments, flags and exit codes"),
     "errors": (error_codes, "an error keeps its class and code"),
     "records": (records, "the JSON of a record keeps its fields"),
+    "keys": (keys, "an adapter finds what earlier versions stored"),
     "formats": (formats, "every version reads the backups, bundles and sealed values of earlier ones"),
 }
 
