@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a process without the tests' own records writes."""
+    """Return what a process without the tests' own records writes."""
     folder = tmp_path_factory.mktemp("frozen")
     code = "import sys; from pathlib import Path; from support import frozen\n"
     code += "for name in frozen.PROMISES: (Path(sys.argv[1]) / name).write_text(frozen.text_of(name))"

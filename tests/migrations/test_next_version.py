@@ -95,7 +95,7 @@ def versions(place: Place, built: Built, tmp_path: Path) -> Versions:
 
 
 def without_added(found: Any) -> Any:
-    """What a version reads, without the fields that the next version adds."""
+    """Return what a version reads, without the fields that the next version adds."""
     if isinstance(found, dict):
         return {name: without_added(value) for name, value in found.items() if name not in ("rubric", "provenance")}
     return [without_added(value) for value in found] if isinstance(found, list) else found
@@ -173,7 +173,7 @@ def test_of_eight_deployers_one_migrates(versions: Versions) -> None:
 
 @pytest.fixture(params=[pytest.param(2_000, id="2000"), pytest.param(1_000_000, id="million", marks=pytest.mark.soak)])
 def rows(request: pytest.FixtureRequest) -> int:
-    """How many rows the table with the new index has."""
+    """Return the number of rows in the table with the new index."""
     found: int = request.param
     return found
 
