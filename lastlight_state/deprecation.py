@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from functools import wraps
@@ -11,6 +12,7 @@ from typing import Any, TypeVar, cast
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PACKAGE = __name__.partition(".")[0]
+_thread = threading.local()
 
 
 def deprecate(instead: str, *, since: str) -> Callable[[F], F]:
@@ -37,7 +39,18 @@ def deprecate(instead: str, *, since: str) -> Callable[[F], F]:
 
 def warn_deprecated(text: str) -> None:
     """Raise a `DeprecationWarning` at the nearest line outside this package."""
+    if getattr(_thread, "has_warned", False):
+        return
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE:
         level, frame = level + 1, frame.f_back
     warnings.warn(text, DeprecationWarning, stacklevel=level)
+
+
+def call_after_warning(method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """Call a deprecated method in a worker thread, which does not know the caller's line: the caller was warned."""
+    _thread.has_warned = True
+    try:
+        return method(*given, **named)
+    finally:
+        _thread.has_warned = False

@@ -14,14 +14,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
-from inspect import unwrap
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from lastlight_state import metrics
 from lastlight_state.backends.waiting import LEAST_LOOK, all_in_use
-from lastlight_state.db.gate import guard_arguments
 from lastlight_state.db.news.watch import Arrivals, TimeLimit
-from lastlight_state.deprecation import warn_deprecated
+from lastlight_state.deprecation import call_after_warning, warn_deprecated
 
 #: Seconds added to a call's time limit, so that the call's own error is raised first.
 _SLACK = 0.25
@@ -116,11 +114,10 @@ class Forward(Generic[P, R]):
             return self
         run = face._runner.write if self.writes else face._runner.read
         warning = getattr(self.method, "__deprecated__", None)
-        if warning is None:
-            method = getattr(face._target, self.name)
-        else:  # warns here, in the caller's task: a worker thread does not know the caller's line
+        method = getattr(face._target, self.name)
+        if warning is not None:  # warns here, in the caller's task: a worker thread does not know the caller's line
             warn_deprecated(warning)
-            method = partial(guard_arguments(unwrap(self.method)), face._target)
+            method = partial(call_after_warning, method)
 
         @wraps(self.method)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:

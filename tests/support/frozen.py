@@ -56,7 +56,10 @@ def commands() -> Iterator[str]:
     for name in program.COMMANDS:
         for one in program.command(name).params:
             kind = "argument" if isinstance(one, click.Argument) else "flag"
-            yield f"{name} {kind} {' '.join([*one.opts, *one.secondary_opts])} {one.type.name}"
+            how = [word for word in ("required", "multiple") if getattr(one, word, False)]
+            default = one.default if isinstance(one.default, bool | int | float | str) else None
+            words = [name, kind, *one.opts, *one.secondary_opts, one.type.name, *how, f"nargs={one.nargs}"]
+            yield " ".join(words) + f" default={default!r}"
 
 
 def error_codes() -> Iterator[str]:

@@ -193,7 +193,7 @@ class StoreScope(Scope):
                 result: T = unit.run()
         except BackendUnavailable as error:
             if error.outcome == "unknown":
-                hooks_if_committed[:] = unit.hooks  # the retry has no hooks if it finds the work done
+                hooks_if_committed[:] = unit.hooks or hooks_if_committed[:]  # a retry that finds the work done has none
                 self.announce_commit()
             raise
         if self.after_commits and mode.writes:
