@@ -8,9 +8,10 @@ from support.scratch import THINGS, scratch_tables
 from support.sent import Sent, recorded
 
 from lastlight_state import StateStore
+from lastlight_state.backends.base import Checkout
 from lastlight_state.db.rows.statements import statement_of
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import Conflict, NestedTransaction
+from lastlight_state.errors import BackendUnavailable, Conflict, NestedTransaction
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 
@@ -95,6 +96,43 @@ def test_a_unit_that_fails_leaves_nothing_and_runs_no_hook(scratch: StateStore) 
     with pytest.raises(Conflict):
         scratch._scope.write(fail_after)
     assert scratch._scope.read(count) == 0
+
+
+def test_a_hook_runs_although_two_answers_of_its_commit_were_lost(
+    scratch: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-47: the attempts after the first find the work done, and have no hook of their own."""
+    commit, is_lost, is_first = scratch.backend.commit, iter((True, True, False)), iter((True, False, False))
+    ran: list[str] = []
+
+    def lose(unit: Checkout) -> None:
+        commit(unit)
+        if next(is_lost):
+            raise BackendUnavailable("the answer was lost", outcome="unknown", repeats=2)
+
+    def work(unit: Unit) -> None:
+        if next(is_first):
+            unit.after_commit(lambda: ran.append("hook"))
+
+    monkeypatch.setattr(scratch.backend, "commit", lose)
+    scratch._scope.write(work, repeatable=True)
+    assert ran == ["hook"]
+
+
+def test_callers_that_wait_hear_of_a_commit_of_unknown_outcome(
+    scratch: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-47: it may have taken place, also where threads share commits."""
+
+    def lose(unit: Checkout) -> None:
+        raise BackendUnavailable("the answer was lost", outcome="unknown", repeats=0)
+
+    told: list[bool] = []
+    scratch._scope.after_commits.append(lambda: told.append(True))
+    monkeypatch.setattr(scratch.backend, "commit", lose)
+    with pytest.raises(BackendUnavailable):
+        scratch._scope.write(lambda unit: unit.change(INSERT, {"id": "a"}))
+    assert told == [True]
 
 
 def test_a_named_lock_keeps_units_of_the_same_name_apart_and_ends_with_them(scratch: StateStore) -> None:
