@@ -102,12 +102,17 @@ def test_a_new_life_frees_the_claims_of_the_last(host: HostMailbox, agent: Agent
 
 
 def test_a_replaced_agent_writes_nothing(host: HostMailbox, agent: AgentMailbox, mailboxes: Mailboxes) -> None:
-    """mailbox MB-45: its sends and acknowledgements are `ClaimLost`."""
+    """mailbox MB-45: its sends and acknowledgements are `ClaimLost`, also one that is a single statement."""
     message = send(host)
     agent.start()
     agent.inbox.take()
     mailboxes.agent("group", "session").start()
-    for call in (lambda: reply(agent), lambda: agent.inbox.complete(message.id), lambda: agent.state.put("k", "v")):
+    for call in (
+        lambda: reply(agent),
+        lambda: agent.inbox.complete(message.id),
+        lambda: agent.state.put("k", "v"),
+        lambda: agent.state._once(lambda _: None),
+    ):
         with pytest.raises(ClaimLost) as lost:
             call()
         assert (lost.value.presented, lost.value.current_epoch) == (1, 2)
