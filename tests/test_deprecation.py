@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -11,7 +12,10 @@ from pathlib import Path
 import pytest
 from support.migrations.next_version import Version, candidate, next_after
 
+from lastlight_state import AsyncStateStore, InvalidValue
+from lastlight_state.aio.workflows import AsyncLoops
 from lastlight_state.deprecation import deprecate, warn_deprecated
+from lastlight_state.workflows import Trigger
 
 #: The suite of a host. Each test uses a name that the next version deprecates, on the line that says so.
 SUITE = """
@@ -106,6 +110,26 @@ def test_a_deprecated_function_does_what_it_did() -> None:
         assert double(2, plus=1) == 5
     assert caught[0].filename == __file__
     assert (double.__name__, double.__doc__) == ("double", "Return twice the number.")
+
+
+def test_a_deprecated_method_keeps_its_claim_and_its_checks_on_the_async_face(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """packaging PT-39: it runs as if it were not deprecated, and warns where the program stands."""
+    monkeypatch.setattr(vars(AsyncLoops)["put"].method, "__deprecated__", "put is old", raising=False)
+
+    async def drive() -> None:
+        async with await AsyncStateStore.open(tmp_path / "a.db", state_dir=tmp_path) as store:
+            run = await store.workflows.runs.create("w", trigger=Trigger("t"), phase="p")
+            claim = await store.workflows.claims.take(run.id, owner="me")
+            async with store.workflows.claims.driving(claim) as driven:
+                with pytest.warns(DeprecationWarning, match="put is old") as caught:
+                    await driven.workflows.loops.put(run.id, "loop", iteration=1)
+                assert [Path(one.filename) for one in caught] == [Path(__file__)]
+                with pytest.warns(DeprecationWarning, match="put is old"), pytest.raises(InvalidValue):
+                    await driven.workflows.loops.put(run.id, "loop", iteration="1")  # type: ignore[arg-type]
+
+    asyncio.run(drive())
 
 
 def test_a_warning_without_a_caller_outside_names_some_line() -> None:
