@@ -53,7 +53,7 @@ def colliding_names(backend: Backend, state: SchemaState, target: str) -> tuple[
 
 
 def _early_indexes(backend: Backend, state: SchemaState, target: str, met: Iterable[Entry]) -> set[Entry]:
-    """Return the indexes among these entries that stand on our tables and that the revisions make unless they exist.
+    """Return the indexes among these entries that the revisions make unless they exist, and that are made alike.
 
     An operator creates such an index before the upgrade, without blocking writers.
     """
@@ -61,8 +61,10 @@ def _early_indexes(backend: Backend, state: SchemaState, target: str, met: Itera
     if not indexes:
         return set()
     made = apply.statements(backend.dialect, state.revision, target)
-    may_exist = {found[1] for statement in made if (found := _MAY_EXIST.match(statement))}
-    return {entry for entry in indexes & drift.shape(backend).keys() if entry[2] in may_exist}
+    may_exist = {match[1] for statement in made if (match := _MAY_EXIST.match(statement))}
+    found, promised = drift.shape(backend), drift.promised_entries(backend.name)
+    early = {entry for entry in indexes & found.keys() if entry[2] in may_exist}
+    return {entry for entry in early if not drift.is_made_otherwise(entry, found[entry], promised[entry])}
 
 
 def _kind_and_name(entry: Entry) -> tuple[str, str, str]:

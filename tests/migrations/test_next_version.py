@@ -32,6 +32,8 @@ from support.migrations.workers import Workers
 from lastlight_state.migrations import scripts
 
 HEAD = scripts.head()
+INDEX_OF_OTHERS = f"CREATE INDEX {INDEX} ON run_events (occurred_at)"
+UNIQUE_INDEX = f"CREATE UNIQUE INDEX {INDEX} ON run_events (type, occurred_at, seq)"
 BEHIND, AHEAD = 3, 4
 MORE = (
     "INSERT INTO lastlight_states_more (id, provenance) SELECT id, 'next' FROM states "
@@ -222,6 +224,18 @@ def writers(versions: Versions) -> Iterator[Callable[[], list[Any]]]:
         for one in crew:
             one.kill()
             one.communicate()
+
+
+def test_an_early_index_that_is_made_otherwise_is_named_before_the_upgrade(versions: Versions) -> None:
+    """migrations MG-110: a UNIQUE one, and on SQLite one of other columns, which Postgres writes in its own words."""
+    versions.command(versions.old, "migrate")
+    others = {"sqlite": [INDEX_OF_OTHERS, UNIQUE_INDEX], "postgresql": [UNIQUE_INDEX]}[versions.place.name]
+    for made in others:
+        versions.place.raw().execute(made)
+        named = versions.command(versions.new, "check", code=1)["differences"]
+        assert named == [f"index {INDEX} is there already, and a later revision makes one"], made
+        versions.place.raw().execute(f"DROP INDEX {INDEX}")
+    versions.command(versions.new, "migrate")
 
 
 def test_an_early_index_that_failed_is_put_back(postgres_place: Place, built: Built, tmp_path: Path) -> None:
