@@ -72,6 +72,16 @@ def test_a_wheel_carries_the_templates_and_assets_of_the_inspector(tmp_path: Pat
     assert here <= set(zipfile.ZipFile(wheel).namelist())
 
 
+def test_the_description_of_a_wheel_leads_to_no_file_of_the_repository(tmp_path: Path) -> None:
+    """packaging PT-41: an index of packages has only the text."""
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=ROOT, check=True)
+    [wheel] = tmp_path.glob("*.whl")
+    [metadata] = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith("/METADATA")]
+    text = zipfile.ZipFile(wheel).read(metadata).decode()
+    assert "from lastlight_state import StateStore" in text
+    assert re.findall(r"\]\((?!https?://)[^)]*\)", text) == []
+
+
 def test_the_floors_hold() -> None:
     """Imports go down only, and the domains are independent of one another."""
     found = lint_imports(ROOT)
