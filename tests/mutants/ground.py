@@ -11,14 +11,14 @@ DB = (
     Change(
         "D203",
         "lastlight_state/db/units/scope.py",
-        "                    hooks_if_committed[:] = unit.hooks  # the retry has no hooks if it finds the work done",
-        "                    pass",
+        "                hooks_if_committed[:] = unit.hooks or hooks_if_committed[:]",
+        "                pass",
         "db backends faults",
         "both",
     ),
     Change(
         "D204",
-        "lastlight_state/db/units/scope.py",
+        "lastlight_state/db/units/unit.py",
         """                    error.outcome = "unknown"  # the one statement""",
         """                    pass  # the one statement""",
         "db backends faults/test_lost_connections.py",
@@ -41,7 +41,7 @@ DB = (
     Change(
         "D208",
         "lastlight_state/db/units/unit.py",
-        "            self.checkout.broken = True\n            raise\n\n    def row(",
+        "            self.broken = True\n            raise\n\n    def row(",
         "            raise\n\n    def row(",
         "db faults/test_interrupts.py",
     ),

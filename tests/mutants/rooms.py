@@ -288,9 +288,7 @@ JOURNAL = (
 OUTPUTS = (
     Change("O201", _O + "catalog/__init__.py", '    unit.named_lock("outputs")\n', "", "outputs", "both"),
     Change("O202", _O + "catalog/plans.py", '    unit.named_lock("outputs")\n', "", "outputs", "both"),
-    Change(
-        "O203", _O + "catalog/__init__.py", "    unit.backend.limit_ddl_waits(unit.checkout)\n", "", "outputs", "both"
-    ),
+    Change("O203", _O + "catalog/__init__.py", "    unit.backend.limit_ddl_waits(unit)\n", "", "outputs", "both"),
     Change(
         "O204",
         _O + "results/statements.py",

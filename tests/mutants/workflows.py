@@ -63,7 +63,7 @@ CHANGES = (
     Change(
         "W212",
         "lastlight_state/workflows/claims/takes.py",
-        "    rows.check(row, claim)\n    before =",
+        "    run_rows.check(row, claim)\n    before =",
         "    before =",
         "workflows/claims",
     ),
@@ -187,7 +187,7 @@ CHANGES = (
     Change(
         "W233",
         "lastlight_state/workflows/executions/lists.py",
-        "    rows.expect(row, LIVE)\n",
+        "    run_rows.expect(row, LIVE)\n",
         "",
         "workflows/executions workflows/test_loops.py",
     ),
@@ -238,5 +238,7 @@ CHANGES = (
         "workflows/approvals",
         accepted="equivalent: the run's lock is held since the look",
     ),
-    Change("W242", "lastlight_state/workflows/waits.py", "    rows.check(row, claim)\n", "", "workflows/test_waits.py"),
+    Change(
+        "W242", "lastlight_state/workflows/waits.py", "    run_rows.check(row, claim)\n", "", "workflows/test_waits.py"
+    ),
 )
