@@ -46,7 +46,7 @@ class Turn(HeldResource):
     group: Group | None = None
 
     def make(self) -> None:
-        """Run the caller's work, called by another thread. This happens only if `shares` is true."""
+        """Run the caller's work, called by another thread. Only a `groupable` caller is run so."""
 
     def withdraw(self) -> bool:
         """Withdraw the offer that another thread may run this caller's work.
