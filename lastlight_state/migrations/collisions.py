@@ -6,14 +6,13 @@ Names used in addition to the original program's tables are found by `adoption`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.facts import Entry
 from lastlight_state.backends.sql.expressions import literal
-from lastlight_state.errors import SchemaMismatch, StateError
+from lastlight_state.errors import SchemaMismatch
 from lastlight_state.lazy import Module
 from lastlight_state.migrations import drift
 from lastlight_state.migrations.records import SchemaState
@@ -78,21 +77,15 @@ def lines(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name} is there already, and a later revision makes one" for name in names)
 
 
-@contextmanager
-def naming_collisions(backend: Backend, state: SchemaState, target: str) -> Iterator[None]:
-    """Run a block that upgrades from ``state``.
+def refuse_collisions(backend: Backend, state: SchemaState, target: str) -> None:
+    """Raise `SchemaMismatch` with all taken names that an upgrade from ``state`` to ``target`` would use.
 
-    If the upgrade fails because names are taken, raise an error that lists all of them.
+    If another process has migrated the database since ``state`` was read, the names may be this library's own, and
+    nothing is raised.
     """
-    try:
-        yield
-    except SchemaMismatch:
-        raise
-    except StateError as error:
-        names = colliding_names(backend, state, target) if read_state(backend).revision == state.revision else ()
-        if names:
-            raise refusal(lines(names)) from error
-        raise
+    names = colliding_names(backend, state, target)
+    if names and read_state(backend).revision == state.revision:
+        raise refusal(lines(names))
 
 
 def refusal(differences: Sequence[str]) -> SchemaMismatch:

@@ -58,11 +58,8 @@ def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECON
         return _adopt(backend, target, lock_timeout)
     if state.revision is not None:
         refuse_wrong(backend, state)
-    with (
-        collisions.naming_collisions(backend, state, target),
-        translated_errors(backend),
-        backend.migration(lock_timeout) as connection,
-    ):
+    collisions.refuse_collisions(backend, state, target)
+    with translated_errors(backend), backend.migration(lock_timeout) as connection:
         return _apply(connection, target)
 
 
@@ -83,9 +80,7 @@ def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECOND
         refuse_wrong(backend, state)
     if state.absent:
         return _mending_script(backend, state, lock_timeout)
-    in_the_way = collisions.colliding_names(backend, state, target)
-    if in_the_way:
-        raise collisions.refusal(collisions.lines(in_the_way))
+    collisions.refuse_collisions(backend, state, target)
     return offline.statements(backend, state.revision, target, lock_timeout)
 
 

@@ -226,7 +226,7 @@ def writers(versions: Versions) -> Iterator[Callable[[], list[Any]]]:
             one.communicate()
 
 
-def test_an_early_index_that_is_made_otherwise_is_named_before_the_upgrade(versions: Versions) -> None:
+def test_an_early_index_that_is_made_otherwise_is_refused_by_check_and_migrate(versions: Versions) -> None:
     """migrations MG-110: a UNIQUE one, and on SQLite one of other columns, which Postgres writes in its own words."""
     versions.command(versions.old, "migrate")
     others = {"sqlite": [INDEX_OF_OTHERS, UNIQUE_INDEX], "postgresql": [UNIQUE_INDEX]}[versions.place.name]
@@ -234,6 +234,8 @@ def test_an_early_index_that_is_made_otherwise_is_named_before_the_upgrade(versi
         versions.place.raw().execute(made)
         named = versions.command(versions.new, "check", code=1)["differences"]
         assert named == [f"index {INDEX} is there already, and a later revision makes one"], made
+        refused = versions.new.does(versions.folder, "command", "migrate", "--url", versions.place.url)
+        assert (refused["code"], named[0] in refused["err"]) == (1, True), refused
         versions.place.raw().execute(f"DROP INDEX {INDEX}")
     versions.command(versions.new, "migrate")
 
