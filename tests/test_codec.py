@@ -91,7 +91,7 @@ def test_the_text_of_a_value_decodes_to_an_equal_value(value: Any) -> None:
     assert json.loads(text) == value
 
 
-@pytest.mark.parametrize(("bad", "problem"), BAD, ids=[problem for _, problem in BAD])
+@with_each(("bad", "problem"), BAD, ids=[problem for _, problem in BAD])
 @given(path=PATHS)
 def test_a_value_that_json_or_a_database_lacks_is_refused_by_its_path(
     bad: Any, problem: str, path: list[int | str]

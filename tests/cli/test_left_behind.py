@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.cli.calls import call_on, lastlight_state
+from support.each import with_each
 from support.maintenance.left_behind import DEATHS, killed, looks_of
 
 from lastlight_state.backends.sqlite import files
@@ -54,7 +55,7 @@ def said_of(store: StateStore) -> list[str]:
     return [str(name) for (name,) in store.backend.peek("SELECT name FROM workflow_overrides") or []]
 
 
-@pytest.mark.parametrize("command", LOOKING)
+@with_each("command", LOOKING)
 def test_a_command_that_looks_beside_what_a_killed_writer_left_changes_no_byte(
     database: Database, left: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

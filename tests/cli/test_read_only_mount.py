@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.cli.calls import fill, lastlight_state
+from support.each import with_each
 from support.maintenance.left_behind import killed, looks_of
 
 from lastlight_state.testing.clock import FrozenClock
@@ -50,7 +51,7 @@ def mounted(
         subprocess.run(["umount", str(mount)], check=True)
 
 
-@pytest.mark.parametrize("command", LOOKING)
+@with_each("command", LOOKING)
 def test_a_file_on_a_read_only_mount_is_looked_at_and_nothing_is_left(
     mounted: tuple[Path, str], command: str, tmp_path: Path
 ) -> None:

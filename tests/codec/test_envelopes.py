@@ -16,6 +16,7 @@ from lastlight_state.conversations.branches.statements import CONTENTS
 from lastlight_state.db.rows.compiled import Compiled
 from lastlight_state.db.rows.statements import Statement
 from lastlight_state.db.schema import sealing
+from lastlight_state.ids import new_id
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import Database
 
@@ -187,7 +188,7 @@ class Returning(Xor):
         return super().decode(key_id, data) if self._opened is None else self._opened[0]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "made",
     [
         None,
@@ -216,13 +217,13 @@ def test_what_a_codec_may_not_return_is_refused_before_anything_is_stored(every_
     """codec CO-7: the same error on both databases, for each way to store."""
     store = every_backend
     store.backend.sealing = sealing.Sealing(Returning(made=(made,)))
-    store.conversations.progressions.create("p")
+    order = store.conversations.progressions.create(new_id()).id
     messages = [NewMessage(id=f"m{n}", role="user", content=n) for n in range(3)]
     for put in (
         lambda: store.states.put("k", 1),
         lambda: store.states.put("k", b"1"),
         lambda: store.conversations.messages.create(messages[0]),
-        lambda: store.conversations.progressions.append("p", messages),
+        lambda: store.conversations.progressions.append(order, messages),
         lambda: filled(store),
     ):
         with pytest.raises(InvalidValue, match="codec"):

@@ -41,19 +41,18 @@ def damage(database: Database, column: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("which", range(6))
-@pytest.mark.parametrize("limit", [1, 2, 50])
-def test_a_list_marks_a_row_that_cannot_be_read_and_shows_all_others(
-    database: Database, which: int, limit: int
-) -> None:
+def test_a_list_marks_a_row_that_cannot_be_read_and_shows_all_others(database: Database, which: int) -> None:
     """house H-52: with its table, key and column, whatever the size of a page."""
     store = database.open()
     runs(store)
     column, value = DAMAGE[database.name][which % len(DAMAGE[database.name])]
     damage(database, column, value)
-    shown, damaged = pages(store, limit)
-    assert sorted(shown) == ["run-0", "run-1", "run-3", "run-4"]
-    assert damaged == {("workflow_runs", "run-2", column)}
-    assert store.metrics.damaged_rows >= 1
+    for limit in (1, 2, 50):
+        counted = store.metrics.damaged_rows
+        shown, damaged = pages(store, limit)
+        assert sorted(shown) == ["run-0", "run-1", "run-3", "run-4"], limit
+        assert damaged == {("workflow_runs", "run-2", column)}, limit
+        assert store.metrics.damaged_rows > counted, limit
     with pytest.raises(CorruptData) as refused:
         store.workflows.runs.get("run-2")
     assert (refused.value.table, refused.value.key, refused.value.column) == ("workflow_runs", "run-2", column)

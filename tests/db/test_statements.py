@@ -148,15 +148,18 @@ def test_words_of_ours_stand_in_the_text_and_nothing_else_may(scratch: StateStor
             constant(unsafe)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 8, 9, 50, 51, 500])
-def test_a_family_compares_with_any_number_of_values(scratch: StateStore, size: int) -> None:
+def test_a_family_compares_with_any_number_of_values(scratch: StateStore) -> None:
     """backends B-61: few statements are ever compiled."""
     for i in range(3):
         insert(scratch, id=f"t{i}")
-    wanted = [f"t{i}" for i in range(1, size + 1)]
-    statement, values = IN.of(wanted)
-    found = scratch._scope.read(lambda unit: [row["id"] for row in unit.rows(statement, values)])
-    assert found == wanted[:2][:size]
+
+    def found(wanted: list[str]) -> list[Any]:
+        statement, values = IN.of(wanted)
+        return scratch._scope.read(lambda unit: [row["id"] for row in unit.rows(statement, values)])
+
+    for size in (1, 2, 3, 8, 9, 50, 51, 500):
+        wanted = [f"t{i}" for i in range(1, size + 1)]
+        assert found(wanted) == wanted[:2][:size], size
     assert len(IN._names) <= 9
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from inspector.test_pages import Parsed
 from starlette.testclient import TestClient
+from support.each import with_each
 
 from lastlight_state import StateStore
 from lastlight_state.inspector import inspector
@@ -85,7 +86,7 @@ def clicks(client: TestClient, text: str, most: int) -> int | None:
     return None
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
+@with_each("trouble", TROUBLES)
 def test_a_few_clicks_lead_from_the_first_page_to_the_cause(client: TestClient, trouble: str) -> None:
     """inspector IN-125, IN-126: as many as the table says, and no more."""
     text, most = TROUBLES[trouble]

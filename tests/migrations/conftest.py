@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,14 @@ def postgres_templates(postgres_server: ThrowawayPostgres) -> Iterator[PostgresT
 @pytest.fixture
 def sqlite_place(tmp_path: Path, sqlite_templates: SqliteTemplates) -> Iterator[Place]:
     """A SQLite file that does not exist yet."""
-    place = Place("sqlite", lambda revision: sqlite_templates.copy(revision, tmp_path / "state.db"))
+    folders = (tmp_path if number == 0 else tmp_path / f"place-{number}" for number in count())
+
+    def make(revision: str | None) -> str:
+        folder = next(folders)
+        folder.mkdir(exist_ok=True)
+        return sqlite_templates.copy(revision, folder / "state.db")
+
+    place = Place("sqlite", make)
     yield place
     place.close()
 
@@ -39,10 +47,9 @@ def sqlite_place(tmp_path: Path, sqlite_templates: SqliteTemplates) -> Iterator[
 @pytest.fixture
 def postgres_place(postgres_templates: PostgresTemplates) -> Iterator[Place]:
     """An empty Postgres database."""
-    place = Place("postgresql", postgres_templates.take)
+    place = Place("postgresql", postgres_templates.take, postgres_templates.give_back)
     yield place
-    place.close()
-    postgres_templates.give_back(place.url)
+    place.start_over()
 
 
 @pytest.fixture(params=("sqlite", "postgresql"))

@@ -3,11 +3,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Column, Index, MetaData, Table, Text
 from sqlalchemy.engine import Connection
+from support.each import with_each
 from support.migrations.support import Place, with_connection
 
 from lastlight_state.migrations import include_object, migrate
@@ -59,7 +59,7 @@ def test_a_host_is_proposed_nothing_about_output_tables(place: Place) -> None:
     assert proposals(place, MetaData(), table, index, include_object=include_object) == []
 
 
-@pytest.mark.parametrize(
+@with_each(
     "columns",
     [
         "id TEXT PRIMARY KEY, row_created_at TEXT, row_updated_at TEXT",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.each import with_each
 from support.migrations.eras import newest_shape
 from support.migrations.support import Place
 
@@ -49,7 +50,7 @@ def test_what_is_lost_or_switched_off_is_named(place: Place) -> None:
     assert lastlight_state("check", "--quick", "--url", place.url).code == 0
 
 
-@pytest.mark.parametrize("revision", scripts.revisions())
+@with_each("revision", scripts.revisions())
 def test_a_schema_is_recognised_without_its_version(place: Place, revision: str) -> None:
     """migrations MG-57: nothing is tried, only names are compared."""
     assert drift.recognised_revision(place.at(revision)) == revision
@@ -67,7 +68,7 @@ def test_a_lost_version_is_answered_with_the_command_that_writes_it(place: Place
     assert (said.code, f"stamp --to {revision}" in said.err) == (1, True)
 
 
-@pytest.mark.parametrize(("real", "said"), [(HEAD, "0001"), ("0001", HEAD), ("0001", "x"), (HEAD, "x")])
+@with_each(("real", "said"), [(HEAD, "0001"), ("0001", HEAD), ("0001", "x"), (HEAD, "x")])
 def test_a_wrong_version_is_answered_with_the_command_that_corrects_it(place: Place, real: str, said: str) -> None:
     """migrations MG-58: nothing is applied to a schema that is another one."""
     backend = place.at(real)
@@ -115,7 +116,7 @@ def test_waiting_ends_when_the_schema_fits_or_the_time_is_over(place: Place) -> 
     assert lastlight_state("check", "--wait", "600", "--url", place.url).code == 1
 
 
-@pytest.mark.parametrize("seconds", ["-1", "nan", "1e9"])
+@with_each("seconds", ["-1", "nan", "1e9"])
 def test_a_wait_that_is_no_time_is_refused(seconds: str, sqlite_place: Place) -> None:
     """migrations MG-56."""
     assert lastlight_state("check", "--wait", seconds, "--url", sqlite_place.url).code == 2

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from support.each import with_each
 from support.migrations.policy import violations
 from support.migrations.support import load
@@ -48,7 +47,7 @@ GOOD = (
 )
 
 
-@pytest.mark.parametrize("body", GOOD)
+@with_each("body", GOOD)
 def test_what_adds_is_permitted(tmp_path: Path, body: str) -> None:
     """migrations MG-10."""
     assert revision(tmp_path, body) == []
@@ -117,14 +116,14 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD)
+@with_each("kind", BAD)
 def test_the_recorder_refuses(tmp_path: Path, kind: str) -> None:
     """migrations MG-10: each forbidden kind."""
     body, problem = BAD[kind]
     assert revision(tmp_path, body) == [problem]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "sql",
     ["DROP TABLE runs", "DELETE FROM runs", "ALTER TABLE runs DROP COLUMN a", "UPDATE runs SET a = 1 WHERE 1 = 1"],
 )
@@ -154,9 +153,7 @@ def test_rows_of_a_table_that_the_revision_brings_are_permitted(tmp_path: Path) 
     assert revision(tmp_path, f"{made}; {filled}") == []
 
 
-@pytest.mark.parametrize(
-    "line", ["import lastlight_state", "from lastlight_state.db.schema import columns", "import os"]
-)
+@with_each("line", ["import lastlight_state", "from lastlight_state.db.schema import columns", "import os"])
 def test_a_revision_imports_nothing_that_may_change(tmp_path: Path, line: str) -> None:
     """migrations MG-11: nothing of ours."""
     (problem,) = revision(tmp_path, "pass", head=f"{HEAD}\n{line}")

@@ -5,12 +5,26 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import pytest
 
+
+@runtime_checkable
+class Renewable(Protocol):
+    """A fixture that can be as new."""
+
+    def start_over(self) -> None:
+        """Forget what the last value has left."""
+
+
 Test = Callable[..., None]
 _PARAM = type(pytest.param(None))
+
+
+def _is_renewable(fixture: object) -> TypeGuard[Renewable]:
+    """True if the fixture can be as new for each value."""
+    return isinstance(fixture, Renewable)
 
 
 def with_each(
@@ -20,7 +34,7 @@ def with_each(
 
     All values are tried. The first failure is raised, with a note of all values that failed. A value that is skipped is
     a `TypeError`, because the values after it would not be tried. Each value has a folder ``tmp_path`` and a
-    ``monkeypatch`` of its own.
+    ``monkeypatch`` of its own, and a fixture that can ``start_over`` does so before each value.
     """
     values = list(values)
     wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
@@ -44,6 +58,8 @@ def with_each(
                 if "tmp_path" in fixtures:
                     given["tmp_path"] = fixtures["tmp_path"] / f"value-{number}"
                     given["tmp_path"].mkdir()
+                for fixture in filter(_is_renewable, fixtures.values()):
+                    fixture.start_over()
                 with pytest.MonkeyPatch.context() as patched:
                     if "monkeypatch" in fixtures:
                         given["monkeypatch"] = patched

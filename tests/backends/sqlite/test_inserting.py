@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from support.each import with_each
 
 from lastlight_state.backends.sqlite.bulk import insert_rows
 
@@ -17,9 +18,10 @@ def driver() -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-@pytest.mark.parametrize("count", [0, 1, 49, 50, 51, 100, 120])
-@pytest.mark.parametrize("values", ["(?, ?)", "(?, ?) ", "(?, upper(?))", "(?, ?) ON CONFLICT (a) DO NOTHING"])
+@with_each("count", [0, 1, 49, 50, 51, 100, 120])
+@with_each("values", ["(?, ?)", "(?, ?) ", "(?, upper(?))", "(?, ?) ON CONFLICT (a) DO NOTHING"])
 def test_each_row_is_stored_once_and_in_its_order(driver: sqlite3.Connection, count: int, values: str) -> None:
+    driver.execute("DROP TABLE IF EXISTS t")
     driver.execute("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT, n INTEGER AS (a) STORED)")
     rows = [(1000 - number, f"R{number}") for number in range(count)]
     insert_rows(driver, f"INSERT INTO t (a, b) VALUES {values}", rows)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 from support.agent_log.logs import FIXTURES, SANDBOX, agent_log, ended, events, put, said, text
+from support.each import with_each
 
 from lastlight_state.files.agent_log import AgentLog, Outcome, TranslationOptions
 from lastlight_state.files.agent_log.events import is_record
@@ -161,7 +162,7 @@ def test_a_flipped_byte_costs_no_more_than_its_own_line(
     assert lost <= 2
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("value", "is_whole"),
     [
         ({"type": "result", "num_turns": 1}, True),
@@ -172,9 +173,10 @@ def test_a_flipped_byte_costs_no_more_than_its_own_line(
     ],
 )
 def test_what_is_found_in_a_torn_line_names_its_session_or_is_a_result(
-    log: AgentLog, value: dict[str, Any], *, is_whole: bool
+    tmp_path: Path, value: dict[str, Any], *, is_whole: bool
 ) -> None:
     """agent-log L-38: anything else may be a part of a record."""
+    log = agent_log(tmp_path)
     raw = json.dumps(value | {"timestamp": "2026-02-03T12:00:00Z"}).encode()
     put(log, b'{"type":"user","message":' + raw + b"\n")
     assert Seen(log.root).raw == [raw] * is_whole

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.agent_log.logs import SESSION, agent_log, call, contents_below, ended, path_of, put, said, text
+from support.each import with_each
 from support.failing_disk import failures
 
 from lastlight_state.errors import BackendUnavailable, NotFound, StateError
@@ -67,7 +68,7 @@ def _again(log: AgentLog) -> AgentLog:
     return agent_log(log.root.parent)
 
 
-@pytest.mark.parametrize("name", READS)
+@with_each("name", READS)
 def test_what_cannot_be_read_is_unavailable_and_never_another_answer(filled: AgentLog, name: str) -> None:
     """agent-log L-24: whichever call of the system fails; the next reading is as ever."""
     work = READS[name]
@@ -79,8 +80,8 @@ def test_what_cannot_be_read_is_unavailable_and_never_another_answer(filled: Age
     assert work(filled) == work(_again(filled)) == expected
 
 
-@pytest.mark.parametrize("name", [*READS, *LISTS])
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOENT])
+@with_each("name", [*READS, *LISTS])
+@with_each("code", [errno.EIO, errno.ENOENT])
 def test_what_is_taken_away_while_it_is_read_is_an_error_of_the_library(filled: AgentLog, name: str, code: int) -> None:
     """agent-log L-24: or it is left out."""
     work = (READS | LISTS)[name]
@@ -101,7 +102,7 @@ WRITES: dict[str, Call] = {
 }
 
 
-@pytest.mark.parametrize("name", WRITES)
+@with_each("name", WRITES)
 def test_what_cannot_be_written_is_told_and_can_be_repeated(tmp_path: Path, name: str) -> None:
     """agent-log L-24, L-72, L-121: no lock is held on, nothing half is left, and no reference without its file."""
     logs: list[AgentLog] = []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-import pytest
-from support.agent_log.logs import AT, FIXTURES, put
+from support.agent_log.logs import AT, FIXTURES, agent_log, put
+from support.each import with_each
 
 from lastlight_state.codec import dump_line
 from lastlight_state.files.agent_log import AgentLog, LogMessage
@@ -68,7 +69,7 @@ def test_text_beside_tool_results_stays_and_errors_are_kept(log: AgentLog) -> No
     assert [(message.offset, message.part) for message in messages] == [(0, 0), (0, 1), (0, 2)]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("line", "messages"),
     [
         (user("hi"), [("user", "hi")]),
@@ -113,9 +114,10 @@ def test_text_beside_tool_results_stays_and_errors_are_kept(log: AgentLog) -> No
     ],
 )
 def test_lines_of_every_generation_are_shown_as_messages(
-    log: AgentLog, line: dict[str, Any], messages: list[tuple[str, Any]]
+    tmp_path: Path, line: dict[str, Any], messages: list[tuple[str, Any]]
 ) -> None:
     """agent-log L-143."""
+    log = agent_log(tmp_path)
     assert short(shown(log, line)) == messages
 
 

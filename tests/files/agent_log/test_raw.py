@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.agent_log.logs import SANDBOX, SESSION, agent_log, call, ended, lines_of, path_of, put, said, text
+from support.each import with_each
 from support.jsonl.lines import child, counted
 
 from lastlight_state.codec import dump_line
@@ -82,7 +83,7 @@ def test_a_half_written_file_of_the_name_is_replaced(log: AgentLog) -> None:
     assert log.raw.get("s-1", reference["sha256"]) == BIG.encode()
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("damage", "reason"),
     [
         (lambda path: path.unlink(), "missing"),
@@ -91,8 +92,9 @@ def test_a_half_written_file_of_the_name_is_replaced(log: AgentLog) -> None:
         (lambda path: (path.unlink(), path.symlink_to("/etc/hostname")), None),
     ],
 )
-def test_what_is_not_the_content_is_never_given_out(log: AgentLog, damage: Any, reason: str | None) -> None:
+def test_what_is_not_the_content_is_never_given_out(tmp_path: Path, damage: Any, reason: str | None) -> None:
     """agent-log L-15, L-73: and the log still reads."""
+    log = agent_log(tmp_path)
     reference = kept(log, BIG, "small")[0]["raw_ref"]
     damage(raw_directory(log) / f"{reference['sha256']}.txt")
     with pytest.raises(NotFound if reason else UnsafePath) as caught:
@@ -167,11 +169,12 @@ def test_a_failed_write_leaves_neither_file_nor_line(log: AgentLog, monkeypatch:
     assert not path_of(log).exists()
 
 
-@pytest.mark.parametrize(("sync", "files", "directories"), [("os", 0, 0), ("end", 1, 4)])
+@with_each(("sync", "files", "directories"), [("os", 0, 0), ("end", 1, 4)])
 def test_files_are_on_disk_before_their_line_unless_told_otherwise(
-    log: AgentLog, monkeypatch: pytest.MonkeyPatch, sync: Any, files: int, directories: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: Any, files: int, directories: int
 ) -> None:
     """agent-log L-72."""
+    log = agent_log(tmp_path)
     path_of(log).parent.mkdir(parents=True)
     with log.writer.open(place=SANDBOX, session_id="s-1", sync=sync) as writer:
         calls = counted(monkeypatch, os, "fdatasync", "fsync", "write")
@@ -252,9 +255,10 @@ def test_only_files_that_are_named_by_a_hash_are_results(log: AgentLog) -> None:
     assert (check.sound, check.damaged, check.unreferenced) == ((digest,), (), ())
 
 
-@pytest.mark.parametrize("reference", [{"sha256": 5}, {"sha256": None}, {}, "x", 5, None])
-def test_a_reference_that_is_none_refers_to_nothing(log: AgentLog, reference: Any) -> None:
+@with_each("reference", [{"sha256": 5}, {"sha256": None}, {}, "x", 5, None])
+def test_a_reference_that_is_none_refers_to_nothing(tmp_path: Path, reference: Any) -> None:
     """agent-log L-73."""
+    log = agent_log(tmp_path)
     block = {"type": "tool_result", "tool_use_id": "c", "content": "x", "raw_ref": reference}
     put(log, dump_line({"type": "user", "message": {"role": "user", "content": [block, "x"]}}))
     assert log.raw.verify("s-1").missing == ()

@@ -363,9 +363,10 @@ def test_damage_is_told_by_the_page_that_passes_it(log: AgentLog) -> None:
     assert [[issue.reason for issue in page.issues] for page in pages] == [[], ["torn"], ["bad_json"], []]
 
 
-@pytest.mark.parametrize(("n", "expected"), [(1, []), (2, ["bad_json"]), (3, ["bad_json", "bad_json"])])
-def test_a_tail_tells_the_damage_between_its_lines_alone(log: AgentLog, n: int, expected: list[str]) -> None:
+@with_each(("n", "expected"), [(1, []), (2, ["bad_json"]), (3, ["bad_json", "bad_json"])])
+def test_a_tail_tells_the_damage_between_its_lines_alone(tmp_path: Path, n: int, expected: list[str]) -> None:
     """agent-log L-37."""
+    log = agent_log(tmp_path)
     put(log, entry(0) + b"?\n" + entry(1) + b"?\n" + entry(2))
     page = log.reader.tail("s-1", n=n)
     assert (len(page.lines), [issue.reason for issue in page.issues]) == (n, expected)

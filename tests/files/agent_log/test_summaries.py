@@ -110,9 +110,10 @@ def test_a_session_of_the_later_writers_is_summarised(log: AgentLog) -> None:
     assert (found.last_result.subtype, found.last_result.input_tokens) == ("error_fatal", 900)
 
 
-@pytest.mark.parametrize("name", ["original-first.jsonl", "original-later.jsonl"])
-def test_appending_to_a_file_of_the_first_writers_leaves_its_bytes(log: AgentLog, name: str) -> None:
+@with_each("name", ["original-first.jsonl", "original-later.jsonl"])
+def test_appending_to_a_file_of_the_first_writers_leaves_its_bytes(tmp_path: Path, name: str) -> None:
     """agent-log L-1, L-4."""
+    log = agent_log(tmp_path)
     before = (FIXTURES / name).read_bytes()
     put(log, before)
     with log.writer.open(place=SANDBOX, session_id="s-1", prompt="go on") as writer:
@@ -236,9 +237,10 @@ def test_a_replaced_or_shrunk_file_is_counted_anew(log: AgentLog) -> None:
     assert log.sessions.summary("s-1").message_count == 9
 
 
-@pytest.mark.parametrize("is_replaced", [True, False])
-def test_a_file_with_another_beginning_and_the_same_end_is_counted_anew(log: AgentLog, is_replaced: bool) -> None:
+@with_each("is_replaced", [True, False])
+def test_a_file_with_another_beginning_and_the_same_end_is_counted_anew(tmp_path: Path, is_replaced: bool) -> None:
     """agent-log L-94: if it is another file; one that is only longer by then is counted on from where it was read."""
+    log = agent_log(tmp_path)
     other = line("assistant").replace(b"assistant", b"assistent")
     path = put(log, line("assistant") * 3 + line() * 9)
     before = log.sessions.summary("s-1").message_count
@@ -251,9 +253,10 @@ def test_a_file_with_another_beginning_and_the_same_end_is_counted_anew(log: Age
     assert log.sessions.summary("s-1").message_count == (9 if is_replaced else before + 1)
 
 
-@pytest.mark.parametrize(("later", "turns"), [(-2, 3), (-1, 2), (0, 2), (1, 2), (2, 3)])
-def test_results_of_one_beginning_are_of_one_run_but_for_a_millisecond(log: AgentLog, later: int, turns: int) -> None:
+@with_each(("later", "turns"), [(-2, 3), (-1, 2), (0, 2), (1, 2), (2, 3)])
+def test_results_of_one_beginning_are_of_one_run_but_for_a_millisecond(tmp_path: Path, later: int, turns: int) -> None:
     """agent-log L-146: which rounding takes."""
+    log = agent_log(tmp_path)
     results = [
         dump_line({"type": "result", "subtype": "success", "num_turns": n, "duration_ms": took, "timestamp": ended_at})
         for n, took, ended_at in (

@@ -141,7 +141,7 @@ def test_every_whole_record_of_a_damaged_line_is_returned(
     assert all(data[found.offset : found.offset + len(found.raw)] == found.raw for found in seen.lines)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "line",
     [
         b'{"type":"user","message":{"role":"user","content":"x"}',
@@ -150,8 +150,9 @@ def test_every_whole_record_of_a_damaged_line_is_returned(
         b'{"role":"user"},"timestamp":"t","sessionId":"s"}',
     ],
 )
-def test_no_record_is_made_out_of_a_nested_object(path: Path, line: bytes) -> None:
+def test_no_record_is_made_out_of_a_nested_object(tmp_path: Path, line: bytes) -> None:
     """agent-log L-38."""
+    path = tmp_path / "log.jsonl"
     path.write_bytes(line + b"\n" + whole(1) + b"\n")
     assert read(path).numbers == [1]
 

@@ -148,9 +148,10 @@ def test_a_line_past_the_limit_goes_to_the_rejects_in_parts(
     assert put_together(data, found) == data
 
 
-@pytest.mark.parametrize("data", [b"", whole(0) + b"\n", b"\n" + whole(0) + b"\r\n\n" + whole(1)])
-def test_a_file_without_damage_is_left_alone(path: Path, tmp_path: Path, data: bytes) -> None:
+@with_each("data", [b"", whole(0) + b"\n", b"\n" + whole(0) + b"\r\n\n" + whole(1)])
+def test_a_file_without_damage_is_left_alone(tmp_path: Path, data: bytes) -> None:
     """agent-log L-111: also one whose last record has no newline yet."""
+    path = tmp_path / "log.jsonl"
     path.write_bytes(data)
     assert repair.salvage(path, is_record, to=tmp_path / "clean.jsonl").copy is None
     assert repair.replace(path, is_record, suffix=".damaged").copy is None
@@ -176,10 +177,11 @@ def test_an_existing_target_is_never_overwritten(path: Path, tmp_path: Path) -> 
     assert (clean.read_bytes(), damaged.read_bytes(), path.read_bytes()) == (b"mine", b"mine", DAMAGED)
 
 
-@pytest.mark.parametrize("name", ["copy", "copy.rejects"])
-@pytest.mark.parametrize("leads_to", ["nowhere", "copy", "copy.rejects"])
-def test_a_link_where_a_copy_would_be_is_a_file_that_exists(path: Path, name: str, leads_to: str) -> None:
+@with_each("name", ["copy", "copy.rejects"])
+@with_each("leads_to", ["nowhere", "copy", "copy.rejects"])
+def test_a_link_where_a_copy_would_be_is_a_file_that_exists(tmp_path: Path, name: str, leads_to: str) -> None:
     """agent-log L-111: wherever it leads, and be it in a circle."""
+    path = tmp_path / "log.jsonl"
     path.write_bytes(DAMAGED)
     link = path.with_name(name)
     link.symlink_to(leads_to)
@@ -259,11 +261,10 @@ def test_sealing_adds_one_newline_once(path: Path) -> None:
     assert path.read_bytes() == DAMAGED + b"\n" + whole(9) + b"\n"
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"), [(b"", b""), (b"{", b"{\n"), (b"{}", b"{}\n"), (b"\n", b"\n"), (b"{}\n", b"{}\n")]
-)
-def test_only_an_end_without_a_newline_is_sealed(path: Path, data: bytes, expected: bytes) -> None:
+@with_each(("data", "expected"), [(b"", b""), (b"{", b"{\n"), (b"{}", b"{}\n"), (b"\n", b"\n"), (b"{}\n", b"{}\n")])
+def test_only_an_end_without_a_newline_is_sealed(tmp_path: Path, data: bytes, expected: bytes) -> None:
     """agent-log L-110: be it of one byte."""
+    path = tmp_path / "log.jsonl"
     path.write_bytes(data)
     assert repair.seal(path) is (data != expected)
     assert path.read_bytes() == expected

@@ -271,9 +271,10 @@ def test_a_stopped_holder_of_the_lock_makes_others_busy_and_nothing_is_written(p
     assert read(path).numbers == [0, 2]
 
 
-@pytest.mark.parametrize("deed", ["append", "seal", "held"])
-def test_the_lock_is_free_after_each_call(path: Path, deed: str) -> None:
+@with_each("deed", ["append", "seal", "held"])
+def test_the_lock_is_free_after_each_call(tmp_path: Path, deed: str) -> None:
     """agent-log L-23: also while the writer keeps its file open."""
+    path = tmp_path / "log.jsonl"
     with LineWriter(path) as writer:
         writer.append(one(0))
         if deed == "seal":

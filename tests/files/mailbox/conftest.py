@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.mailbox.pairs import mailboxes_below
 from support.open_files import nothing_is_left_open  # noqa: F401 - of every test here
 
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes
-from lastlight_state.settings import Settings
 from lastlight_state.testing import FrozenClock
 
 
 @pytest.fixture
 def mailboxes(tmp_path: Path, frozen_clock: FrozenClock) -> Mailboxes:
-    return Mailboxes(tmp_path / "v2-sessions", settings=Settings(busy_timeout=5), clock=frozen_clock)
+    return mailboxes_below(tmp_path, frozen_clock)
 
 
 @pytest.fixture

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 from support.between import before
+from support.each import with_each
 from support.mailbox.files import PLACE, inbound, outbound, send, sql
+from support.mailbox.pairs import mailbox_pair
 
 from lastlight_state.errors import AlreadyExists, InvalidValue, PayloadTooLarge, StateError, UnsafePath
 from lastlight_state.files.mailbox import AgentMailbox, Attachment, HostMailbox, NewDestination, NewMessage
@@ -54,9 +56,10 @@ def test_files_are_kept_and_named_in_the_content(host: HostMailbox, tmp_path: Pa
     assert stored(host) == ["inbox/m/a.txt", "inbox/m/b.txt"]
 
 
-@pytest.mark.parametrize("data", [5, None, "not base64!", "\u00e9\u00e9\u00e9\u00e9", "abc", "Y!Q==", ["x"]])
-def test_what_cannot_be_decoded_is_refused(host: HostMailbox, data: object) -> None:
+@with_each("data", [5, None, "not base64!", "\u00e9\u00e9\u00e9\u00e9", "abc", "Y!Q==", ["x"]])
+def test_what_cannot_be_decoded_is_refused(tmp_path: Path, frozen_clock: FrozenClock, data: object) -> None:
     """mailbox MB-60, case 59: nothing is stored; empty data is an empty file, and other entries stay untouched."""
+    host, _ = mailbox_pair(tmp_path, frozen_clock)
     with pytest.raises(InvalidValue):
         host.inbox.send(kind="chat", content={"attachments": [{"name": "a", "data": data}]})
     assert (stored(host), host.inbox.list().items) == ([], ())
@@ -68,12 +71,13 @@ def test_what_cannot_be_decoded_is_refused(host: HostMailbox, data: object) -> N
         assert host.inbox.send(kind="chat", content=content).content == content
 
 
-@pytest.mark.parametrize(
+@with_each(
     "name",
     ["../x.txt", "a/b.txt", ".", "..", "", "C:\\x.txt", "C:x.txt", "é" * 100 + "x", "a\0b", " x", None, 5],
 )
-def test_a_file_with_an_unsafe_name_is_kept_under_another(host: HostMailbox, name: Any) -> None:
+def test_a_file_with_an_unsafe_name_is_kept_under_another(tmp_path: Path, frozen_clock: FrozenClock, name: Any) -> None:
     """mailbox MB-62: inside the folder, with the wish in the entry."""
+    host, _ = mailbox_pair(tmp_path, frozen_clock)
     encoded = base64.b64encode(b"kept").decode()
     text = name.replace("\0", "\x01") if isinstance(name, str) else name
     message = host.inbox.send("m", kind="chat", content={"attachments": [{"name": text, "data": encoded}]})
@@ -84,14 +88,15 @@ def test_a_file_with_an_unsafe_name_is_kept_under_another(host: HostMailbox, nam
     assert len(stored(host)) == 1
 
 
-@pytest.mark.parametrize("name", ["é" * 100, ":a", "a b", "..x", "x."])
-def test_a_file_with_a_safe_name_keeps_it(host: HostMailbox, name: str) -> None:
+@with_each("name", ["é" * 100, ":a", "a b", "..x", "x."])
+def test_a_file_with_a_safe_name_keeps_it(tmp_path: Path, frozen_clock: FrozenClock, name: str) -> None:
     """mailbox MB-62: up to 200 bytes."""
+    host, _ = mailbox_pair(tmp_path, frozen_clock)
     message = host.inbox.send("m", kind="chat", content={}, attachments=given(name))
     assert message.content["attachments"] == [{"name": name, "localPath": f"inbox/m/{name}"}]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "ending"),
     [
         ("a/b.c", ".c"),
@@ -103,8 +108,11 @@ def test_a_file_with_a_safe_name_keeps_it(host: HostMailbox, name: str) -> None:
         (None, ""),
     ],
 )
-def test_a_made_up_name_has_the_ending_of_the_wish(host: HostMailbox, name: Any, ending: str) -> None:
+def test_a_made_up_name_has_the_ending_of_the_wish(
+    tmp_path: Path, frozen_clock: FrozenClock, name: Any, ending: str
+) -> None:
     """mailbox MB-62: where it is short and plain."""
+    host, _ = mailbox_pair(tmp_path, frozen_clock)
     content = {"attachments": [{"name": name, "data": ""}]}
     message = host.inbox.send("m", kind="chat", content=content)
     assert message.content["attachments"][0]["name"] == f"attachment-1{ending}"

@@ -7,11 +7,14 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.between import before
+from support.each import with_each
 from support.mailbox.files import PLACE, inbound, outbound, reply, send, sql
+from support.mailbox.pairs import mailbox_pair
 
 from lastlight_state.errors import LostRace, NotFound
 from lastlight_state.files.mailbox import (
@@ -181,9 +184,12 @@ def test_an_answer_goes_to_the_session_that_the_newest_message_of_the_peer_names
     assert host.inbox.find_return_path(in_reply_to=None, peer_group="third") is None
 
 
-@pytest.mark.parametrize("default", [PLACE, None])
-def test_the_agent_may_send_where_its_wiring_says_and_nowhere_else(host: HostMailbox, default: Routing | None) -> None:
+@with_each("default", [PLACE, None])
+def test_the_agent_may_send_where_its_wiring_says_and_nowhere_else(
+    tmp_path: Path, frozen_clock: FrozenClock, default: Routing | None
+) -> None:
     """mailbox MB-91: a place needs its own channel, and another agent is none of a channel's."""
+    host, _ = mailbox_pair(tmp_path, frozen_clock)
     host.routing.put_default(default)
     host.routing.replace_destinations(
         [

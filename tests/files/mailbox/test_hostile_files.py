@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.endless import endless
 from support.mailbox.files import inbound, outbound, reply, sql
 from support.preloaded import run_program
@@ -94,7 +95,7 @@ HOSTILE = [view, acks, trigger, computed, link, fifo, journal, log, folder, deep
 SHORT, MOST_SECONDS = Settings(busy_timeout=0.2, retry_seconds=0.2), 10.0
 
 
-@pytest.mark.parametrize("lie", HOSTILE)
+@with_each("lie", HOSTILE)
 def test_a_hostile_file_is_reported_and_the_other_sessions_are_swept(
     tmp_path: Path, lie: Callable[[Path], None]
 ) -> None:

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.mailbox.files import OUTBOUND, inbound, outbound, reply, send, sql
 from support.mailbox.openings import INSERT, at_rest, drained, openings, stamps, tell_by_coarse_clock, touch
+from support.mailbox.pairs import mailbox_pair
 from support.preloaded import run_program
 
 from lastlight_state import clock
@@ -73,11 +75,12 @@ def stopped(host: HostMailbox) -> Any:
     return host.sweep.run(agent_started_at=None)
 
 
-@pytest.mark.parametrize("call", [swept, stopped, drained])
+@with_each("call", [swept, stopped, drained])
 def test_an_idle_mailbox_is_swept_and_drained_without_an_opening(
-    host: HostMailbox, agent: AgentMailbox, call: Callable[[HostMailbox], object]
+    tmp_path: Path, frozen_clock: FrozenClock, call: Callable[[HostMailbox], object]
 ) -> None:
     """mailbox MB-108: after it was asked once."""
+    host, agent = mailbox_pair(tmp_path, frozen_clock)
     agent.inbox.complete(send(host).id)
     reply(agent)
     stopped(host)
@@ -196,11 +199,12 @@ def test_a_commit_of_the_same_size_and_time_is_seen(host: HostMailbox) -> None:
     assert drained(host) == 1
 
 
-@pytest.mark.parametrize("replace", [shutil.move, shutil.copy2])
+@with_each("replace", [shutil.move, shutil.copy2])
 def test_a_file_that_was_restored_is_seen(
-    host: HostMailbox, agent: AgentMailbox, replace: Callable[[Path, Path], object]
+    tmp_path: Path, frozen_clock: FrozenClock, replace: Callable[[Path, Path], object]
 ) -> None:
     """mailbox MB-109: put in place, and written into the file that is there, with its old times."""
+    host, agent = mailbox_pair(tmp_path, frozen_clock)
     reply(agent)
     kept, file = outbound(host).with_name("kept"), outbound(host)
     shutil.copy2(file, kept)
@@ -231,10 +235,13 @@ def test_a_file_is_settled_after_seconds(host: HostMailbox, by_the_usual_clock: 
     assert [unchanged.are_settled(found, last + seconds * 10**9) for seconds in (-5, 0, 2, 4)] == [*[False] * 3, True]
 
 
-@pytest.mark.parametrize("suffix", ["-journal", "-wal"])
-@pytest.mark.parametrize("name", ["inbound.db", "outbound.db"])
-def test_a_file_with_a_journal_or_log_is_opened(host: HostMailbox, suffix: str, name: str) -> None:
+@with_each("suffix", ["-journal", "-wal"])
+@with_each("name", ["inbound.db", "outbound.db"])
+def test_a_file_with_a_journal_or_log_is_opened(
+    tmp_path: Path, frozen_clock: FrozenClock, suffix: str, name: str
+) -> None:
     """mailbox MB-109: what lies in it belongs to the file, while it is written and after its writer died."""
+    host, _ = mailbox_pair(tmp_path, frozen_clock)
     beside = Path(f"{host.folder / name}{suffix}")
     beside.write_bytes(b"\xd9\xd5\x05\xf9 \xa1c\xd7")
     assert stamps(host.folder) is None

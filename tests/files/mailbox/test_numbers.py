@@ -7,10 +7,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.each import with_each
 from support.mailbox.files import INBOUND, OUTBOUND, inbound, made, outbound, reply, send, sql
+from support.mailbox.pairs import mailbox_pair
 
 from lastlight_state.errors import CorruptData, InvalidValue, NotFound
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewMessage, models
+from lastlight_state.testing import FrozenClock
 
 
 def test_numbers_grow_over_both_files(host: HostMailbox, agent: AgentMailbox) -> None:
@@ -35,9 +38,12 @@ def test_the_number_of_a_removed_message_is_not_given_again(host: HostMailbox) -
     assert send(host).seq == 4
 
 
-@pytest.mark.parametrize("number", [1, 0, -2, 2.5, "two"])
-def test_the_database_refuses_a_number_of_the_other_side(host: HostMailbox, number: object) -> None:
+@with_each("number", [1, 0, -2, 2.5, "two"])
+def test_the_database_refuses_a_number_of_the_other_side(
+    tmp_path: Path, frozen_clock: FrozenClock, number: object
+) -> None:
     """mailbox MB-20: in files that we made, whoever writes."""
+    host, _ = mailbox_pair(tmp_path, frozen_clock)
     insert = "INSERT INTO messages_in (id, seq, kind, timestamp, content) VALUES ('x', ?, 'chat', 't', '{}')"
     with pytest.raises(sqlite3.IntegrityError):
         sql(inbound(host), insert, [number])
@@ -161,9 +167,10 @@ def test_messages_are_found_by_number_on_both_sides(host: HostMailbox, agent: Ag
         agent.outbox.resolve_seq(99)
 
 
-@pytest.mark.parametrize("seq", [2.5, "eight", 0, -2, 3])
-def test_what_is_no_number_of_the_host_is_listed(host: HostMailbox, agent: AgentMailbox, seq: object) -> None:
+@with_each("seq", [2.5, "eight", 0, -2, 3])
+def test_what_is_no_number_of_the_host_is_listed(tmp_path: Path, frozen_clock: FrozenClock, seq: object) -> None:
     """mailbox MB-24: a fraction, a text, one that is not above zero, and one of the agent; what has none is sound."""
+    host, agent = mailbox_pair(tmp_path, frozen_clock)
     send(host)
     sql(inbound(host), "DROP TABLE messages_in")
     columns = "id TEXT, seq, kind TEXT, timestamp TEXT, status TEXT DEFAULT 'pending', content TEXT"
@@ -183,9 +190,12 @@ def test_a_series_that_waits_for_its_next_occurrence_is_sound(host: HostMailbox)
     assert host.verify() == []
 
 
-@pytest.mark.parametrize("text", ["", "soon", "\N{SUPERSCRIPT TWO}", "-4"])
-def test_a_note_of_others_that_is_no_number_counts_as_none(host: HostMailbox, agent: AgentMailbox, text: str) -> None:
+@with_each("text", ["", "soon", "\N{SUPERSCRIPT TWO}", "-4"])
+def test_a_note_of_others_that_is_no_number_counts_as_none(
+    tmp_path: Path, frozen_clock: FrozenClock, text: str
+) -> None:
     """mailbox MB-21, MB-45, MB-82: of the highest number, of what is settled, and of the lives of an agent."""
+    host, agent = mailbox_pair(tmp_path, frozen_clock)
     sent, answer = send(host), reply(agent)
     agent.start()
     for path in (inbound(host), outbound(host)):

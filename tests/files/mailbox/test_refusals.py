@@ -14,6 +14,7 @@ import pytest
 from support.between import before
 from support.each import with_each
 from support.mailbox.files import PLACE, ids, inbound, outbound, reply, send, sql
+from support.mailbox.pairs import mailbox_pair
 from support.migrations.nobody import as_nobody
 
 from lastlight_state.errors import (
@@ -81,9 +82,10 @@ def test_nothing_is_released_settled_or_claimed_where_no_message_is_named(
     assert len(host.sweep.claims()) == 1
 
 
-@pytest.mark.parametrize("content", [["q_1"], "q_1", {"payload": "q_1"}, {"payload": ["questionId"]}])
-def test_odd_content_answers_no_question(host: HostMailbox, agent: AgentMailbox, content: Any) -> None:
+@with_each("content", [["q_1"], "q_1", {"payload": "q_1"}, {"payload": ["questionId"]}])
+def test_odd_content_answers_no_question(tmp_path: Path, frozen_clock: FrozenClock, content: Any) -> None:
     """mailbox MB-47"""
+    host, agent = mailbox_pair(tmp_path, frozen_clock)
     host.inbox.send(kind="system", content=content)
     assert agent.inbox.find_response("q_1") is None
     answer = host.inbox.send(kind="system", content={"questionId": "q_1"})
@@ -109,9 +111,12 @@ def test_files_are_bytes_or_a_path_beside_content_that_can_name_them(host: HostM
     assert (host.inbox.list().items, agent.outbox.list().items) == ((), ())
 
 
-@pytest.mark.parametrize(("plant", "kind"), [(Path.mkdir, "a directory"), (os.mkfifo, "a FIFO")])
-def test_what_is_no_file_is_named_and_not_read(host: HostMailbox, agent: AgentMailbox, plant: Any, kind: str) -> None:
+@with_each(("plant", "kind"), [(Path.mkdir, "a directory"), (os.mkfifo, "a FIFO")])
+def test_what_is_no_file_is_named_and_not_read(
+    tmp_path: Path, frozen_clock: FrozenClock, plant: Any, kind: str
+) -> None:
     """mailbox MB-65: nor waited for."""
+    host, agent = mailbox_pair(tmp_path, frozen_clock)
     agent.outbox.send("m", kind="chat", content={}, routing=PLACE, files=[Attachment("a", b"bytes")])
     path = host.folder / "outbox" / "m" / "a"
     path.unlink()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from support.each import with_each
 from support.mailbox.files import PLACE, ids, inbound, send, sql
+from support.mailbox.pairs import mailbox_pair
 
 from lastlight_state import cron
 from lastlight_state.errors import InvalidValue, LostRace, NotFound
@@ -145,9 +148,10 @@ def test_a_next_occurrence_is_the_same_message_again(host: HostMailbox, agent: A
     assert (second.tries, second.on_wake, second.source_session_id) == (0, False, None)
 
 
-@pytest.mark.parametrize("pattern", ["", "0 0 31 2 *", "60 * * * *"])
-def test_a_pattern_that_never_matches_is_refused(host: HostMailbox, pattern: str) -> None:
+@with_each("pattern", ["", "0 0 31 2 *", "60 * * * *"])
+def test_a_pattern_that_never_matches_is_refused(tmp_path: Path, frozen_clock: FrozenClock, pattern: str) -> None:
     """mailbox MB-38: so is an unknown zone."""
+    host, _ = mailbox_pair(tmp_path, frozen_clock)
     for when in (When(recurrence=pattern), When(recurrence="0 9 * * *", timezone="Mars/Olympus")):
         with pytest.raises(InvalidValue):
             host.tasks.create(prompt="p", when=when)
@@ -238,13 +242,12 @@ def test_a_pattern_that_cannot_be_read_is_looked_at_only_when_it_or_its_zone_cha
         host.tasks.update("report", when=WhenChange(timezone="Mars/Olympus"))
 
 
-@pytest.mark.parametrize(
-    ("column", "value"), [("recurrence", "0 0 31 2 *"), ("process_after", "9999-12-31T12:00:00.000Z")]
-)
+@with_each(("column", "value"), [("recurrence", "0 0 31 2 *"), ("process_after", "9999-12-31T12:00:00.000Z")])
 def test_a_series_that_has_no_next_occurrence_ends(
-    host: HostMailbox, agent: AgentMailbox, column: str, value: str
+    tmp_path: Path, frozen_clock: FrozenClock, column: str, value: str
 ) -> None:
     """mailbox MB-38, MB-39: of a pattern that never matches, and at the end of the calendar; as others store it."""
+    host, agent = mailbox_pair(tmp_path, frozen_clock)
     host.tasks.create("report", prompt="p", when=DAILY)
     sql(inbound(host), f"UPDATE messages_in SET {column} = ?", [value])
     agent.inbox.complete("report")
@@ -253,7 +256,7 @@ def test_a_series_that_has_no_next_occurrence_ends(
     assert sql(inbound(host), "SELECT status FROM messages_in") == [("completed",)]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("content", "edited"),
     [
         ("print it", '{"prompt":"mail it"}'),
@@ -270,8 +273,11 @@ def test_a_series_that_has_no_next_occurrence_ends(
         ),
     ],
 )
-def test_an_edit_leaves_what_another_program_wrote_beside_it(host: HostMailbox, content: str, edited: str) -> None:
+def test_an_edit_leaves_what_another_program_wrote_beside_it(
+    tmp_path: Path, frozen_clock: FrozenClock, content: str, edited: str
+) -> None:
     """mailbox MB-37: numbers, halves of characters and doubled names keep their spelling; plain text is the prompt."""
+    host, _ = mailbox_pair(tmp_path, frozen_clock)
     host.inbox.send("report", kind="task", content={})
     sql(inbound(host), "UPDATE messages_in SET content = ?", (content,))
     host.tasks.update("report", prompt="mail it")

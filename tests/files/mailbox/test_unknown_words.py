@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from support.each import with_each
 from support.mailbox.files import ids, inbound, outbound, reply, send, sql
+from support.mailbox.pairs import mailbox_pair
 
 from lastlight_state.errors import CorruptData, LostRace
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, NewDestination, Routing
@@ -21,11 +24,12 @@ def problems(host: HostMailbox) -> list[tuple[str, str | None]]:
     return [(found.file, found.message_id) for found in host.verify()]
 
 
-@pytest.mark.parametrize("word", WORDS)
+@with_each("word", WORDS)
 def test_an_unknown_acknowledgement_is_named_and_fails_its_message_in_the_end(
-    host: HostMailbox, agent: AgentMailbox, word: str
+    tmp_path: Path, frozen_clock: FrozenClock, word: str
 ) -> None:
     """mailbox MB-56: while its agent may run it is counted, named and no claim; then the message has failed."""
+    host, agent = mailbox_pair(tmp_path, frozen_clock)
     message = send(host)
     sql(outbound(host), ACK, (message.id, word))
     assert (host.sweep.sync().unknown, host.sweep.sync().failed) == (1, 0)
@@ -69,11 +73,12 @@ def test_an_agent_may_settle_what_has_an_unknown_acknowledgement(host: HostMailb
     assert host.sweep.sync().completed == 1
 
 
-@pytest.mark.parametrize("word", [*WORDS, None, "processing"])
+@with_each("word", [*WORDS, None, "processing"])
 def test_a_message_with_an_unknown_status_is_named_and_can_be_settled(
-    host: HostMailbox, agent: AgentMailbox, word: str | None
+    tmp_path: Path, frozen_clock: FrozenClock, word: str | None
 ) -> None:
     """mailbox MB-56: in the host's own file, by an acknowledgement or by hand; its series is not ended by it."""
+    host, agent = mailbox_pair(tmp_path, frozen_clock)
     first, second = send(host, recurrence="0 9 * * *"), send(host)
     sql(inbound(host), "UPDATE messages_in SET status = ?", (word,))
     assert problems(host) == [("inbound.db", one) for one in sorted((first.id, second.id))]
@@ -88,11 +93,12 @@ def test_a_message_with_an_unknown_status_is_named_and_can_be_settled(
         host.inbox.fail(second.id, error="again")
 
 
-@pytest.mark.parametrize("word", WORDS)
+@with_each("word", WORDS)
 def test_a_receipt_with_an_unknown_word_is_named_and_sent_again_when_asked(
-    host: HostMailbox, agent: AgentMailbox, word: str
+    tmp_path: Path, frozen_clock: FrozenClock, word: str
 ) -> None:
     """mailbox MB-56: and an edit of it does not go out as if it had been delivered."""
+    host, agent = mailbox_pair(tmp_path, frozen_clock)
     message = reply(agent)
     agent.outbox.edit(message.seq, text="no")  # type: ignore[arg-type]
     sql(inbound(host), "INSERT INTO delivered VALUES (?, NULL, ?, '2026-02-03', NULL, NULL)", (message.id, word))
@@ -113,9 +119,10 @@ def test_a_destination_of_an_unknown_type_is_named(host: HostMailbox, agent: Age
     assert agent.outbox.send(kind="chat", content={}, routing="ops").routing == Routing("slack", "C1")
 
 
-@pytest.mark.parametrize(("table", "key"), [("messages_in", "id"), ("delivered", "message_out_id")])
-def test_unknown_words_are_found_by_an_index(host: HostMailbox, table: str, key: str) -> None:
+@with_each(("table", "key"), [("messages_in", "id"), ("delivered", "message_out_id")])
+def test_unknown_words_are_found_by_an_index(tmp_path: Path, frozen_clock: FrozenClock, table: str, key: str) -> None:
     """mailbox MB-75, MB-56"""
+    host, _ = mailbox_pair(tmp_path, frozen_clock)
     known = "'completed', 'failed', 'paused', 'pending'" if table == "messages_in" else "'delivered', 'failed'"
     query = f"SELECT {key} FROM {table} WHERE coalesce(status, '') NOT IN ({known}) ORDER BY +{key}"
     plan, *_ = sql(inbound(host), f"EXPLAIN QUERY PLAN {query}")

@@ -23,6 +23,7 @@ from support.run_log.logs import (
     read,
     request,
     response,
+    run_log,
     status,
 )
 
@@ -167,7 +168,7 @@ def test_a_header_behind_one_that_does_not_fit_is_not_the_first(log: RunLog) -> 
     assert log.checks.validate(RUN).counts == {"missing_field": 1, "header_not_first": 1}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("values", "counts"),
     [
         ([head(), {"type": "x.acme.note", "ts": AT}], {}),
@@ -177,9 +178,10 @@ def test_a_header_behind_one_that_does_not_fit_is_not_the_first(log: RunLog) -> 
     ],
 )
 def test_a_custom_record_may_name_no_run_but_no_other_one(
-    log: RunLog, values: list[dict[str, Any]], counts: dict[str, int]
+    tmp_path: Path, values: list[dict[str, Any]], counts: dict[str, int]
 ) -> None:
     """run-log RL-50: and a start that cannot be read contradicts no directory."""
+    log = run_log(tmp_path)
     put(log, [*values, ending()])
     assert log.checks.validate(RUN).counts == counts
 

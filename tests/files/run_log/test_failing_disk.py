@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.failing_disk import failures
 from support.run_log.logs import (
     NOW,
@@ -80,7 +81,7 @@ LISTS: dict[str, Call] = {
 }
 
 
-@pytest.mark.parametrize("name", READS)
+@with_each("name", READS)
 def test_what_cannot_be_read_is_unavailable_and_never_another_answer(filled: RunLog, name: str) -> None:
     """run-log RL-31, RL-34: whichever call of the system fails; the next reading is as ever."""
     call = READS[name]
@@ -97,7 +98,7 @@ def _runs(outcome: Any) -> set[str]:
     return {entry.run_id for entry in outcome} if isinstance(outcome, RunPage) else set(outcome.run_ids)
 
 
-@pytest.mark.parametrize("name", ["list", "prune"])
+@with_each("name", ["list", "prune"])
 def test_a_log_that_cannot_be_read_is_counted_as_skipped(filled: RunLog, name: str) -> None:
     """run-log RL-62, RL-82: in a list it is missing, and the others are there."""
     call = LISTS[name]
@@ -108,7 +109,7 @@ def test_a_log_that_cannot_be_read_is_counted_as_skipped(filled: RunLog, name: s
             assert len(missing) <= failure.outcome.skipped <= 1, failure
 
 
-@pytest.mark.parametrize("name", [*READS, *LISTS])
+@with_each("name", [*READS, *LISTS])
 def test_what_is_taken_away_while_it_is_read_is_an_error_of_the_library(filled: RunLog, name: str) -> None:
     """run-log RL-31, RL-62: or it is left out."""
     call = (READS | LISTS)[name]
@@ -134,7 +135,7 @@ WRITES: dict[str, Call] = {
 }
 
 
-@pytest.mark.parametrize("name", WRITES)
+@with_each("name", WRITES)
 def test_what_cannot_be_written_is_told_and_can_be_repeated(tmp_path: Path, name: str) -> None:
     """run-log RL-25, RL-70, RL-82: no lock is held on, nothing half is left, and nothing else is changed."""
     logs: list[RunLog] = []

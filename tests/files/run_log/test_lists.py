@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.run_log.logs import (
     NOW,
     OTHER_RUN,
@@ -25,6 +26,7 @@ from support.run_log.logs import (
     line,
     put,
     read,
+    run_log,
     start,
 )
 
@@ -57,7 +59,7 @@ def test_a_packed_run_is_listed_with_the_beginning_of_an_input_of_any_length(log
     assert (entry.input_preview, entry.state) == (("ask" * 200_000)[:200], "ended")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("given", "preview"),
     [
         ({"type": "text", "text": "go"}, "go"),
@@ -75,8 +77,9 @@ def test_a_packed_run_is_listed_with_the_beginning_of_an_input_of_any_length(log
         (None, None),
     ],
 )
-def test_what_a_run_was_asked_is_shown_as_text(log: RunLog, given: Any, preview: str | None) -> None:
+def test_what_a_run_was_asked_is_shown_as_text(tmp_path: Path, given: Any, preview: str | None) -> None:
     """run-log RL-62: what is no text stands as its kind, whoever wrote it."""
+    log = run_log(tmp_path)
     put(log, [head(), line("run.start", input=given)])
     assert log.runs.get(RUN).input_preview == preview
 
@@ -179,11 +182,12 @@ def test_files_in_the_place_of_directories_are_told(log: RunLog) -> None:
         log.states.list()
 
 
-@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), NotADirectoryError(errno.ENOTDIR, "none")])
+@with_each("error", [OSError(errno.EIO, "Input/output error"), NotADirectoryError(errno.ENOTDIR, "none")])
 def test_what_may_be_a_directory_of_days_is_none_only_where_it_is_known(
-    log: RunLog, monkeypatch: pytest.MonkeyPatch, error: OSError
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
     """run-log RL-05: some file systems list names alone, and their disks may fail when they are asked for more."""
+    log = run_log(tmp_path)
     put(log, [head()])
     _fail_at(monkeypatch, "is_dir", error)
     for call in (log.runs.list, lambda: log.runs.find(RUN)):
@@ -317,9 +321,10 @@ def test_what_a_run_was_asked_is_shown_once_it_is_written(log: RunLog) -> None:
         assert log.runs.get(RUN).input_preview == "go"
 
 
-@pytest.mark.parametrize("day", ["2026/02/02", "2026/02/05"])
-def test_days_outside_the_times_asked_for_are_not_looked_at(log: RunLog, day: str) -> None:
+@with_each("day", ["2026/02/02", "2026/02/05"])
+def test_days_outside_the_times_asked_for_are_not_looked_at(tmp_path: Path, day: str) -> None:
     """run-log RL-62: not even for a run that stands in the directory of another day than that of its start."""
+    log = run_log(tmp_path)
     put(log, [head()])
     put(log, [head(id_of(1))], id_of(1), day)
     given = {"since": datetime(2026, 2, 3, tzinfo=UTC), "until": datetime(2026, 2, 4, tzinfo=UTC)}
@@ -338,7 +343,7 @@ def test_what_a_run_tells_later_is_listed(log: RunLog) -> None:
     assert (entry.session_id, entry.model_name, entry.input_preview) == (SESSION, "m", "ask")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("last", "state"),
     [
         (event(0), "crashed"),
@@ -348,8 +353,9 @@ def test_what_a_run_tells_later_is_listed(log: RunLog) -> None:
         (line("x.org.mine"), "ended"),
     ],
 )
-def test_only_late_outputs_and_records_of_others_stand_behind_an_end(log: RunLog, last: Any, state: str) -> None:
+def test_only_late_outputs_and_records_of_others_stand_behind_an_end(tmp_path: Path, last: Any, state: str) -> None:
     """run-log RL-34: a run that goes on behind its end has none."""
+    log = run_log(tmp_path)
     put(log, [head(), ending(), last])
     [entry] = log.runs.list()
     assert entry.state == state

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.between import before
+from support.each import with_each
 from support.run_log.logs import (
     NOW,
     OTHER_RUN,
@@ -210,12 +211,13 @@ def test_a_run_to_which_a_record_came_late_is_not_removed(log: RunLog, monkeypat
     assert kinds(read(log)[0])[-1] == "tool.output"
 
 
-@pytest.mark.parametrize("was_listed", [False, True])
-@pytest.mark.parametrize(("is_link", "skipped"), [(False, 0), (True, 2)])
+@with_each("was_listed", [False, True])
+@with_each(("is_link", "skipped"), [(False, 0), (True, 2)])
 def test_runs_that_go_while_they_are_listed_are_left_out(
-    log: RunLog, monkeypatch: pytest.MonkeyPatch, was_listed: bool, is_link: bool, skipped: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_listed: bool, is_link: bool, skipped: int
 ) -> None:
     """run-log RL-62: one that is gone is passed over, and one that cannot be opened any more is counted."""
+    log = run_log(tmp_path)
     days = {RUN: "2026/02/03", OTHER_RUN: "2026/02/03", id_of(1): "2026/02/02"}
     asked = {"type": "text", "text": "go"}
     paths = [put(log, [head(run), line("run.start", run, input=asked)], run, day) for run, day in days.items()][:2]

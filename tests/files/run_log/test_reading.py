@@ -20,6 +20,7 @@ from support.run_log.logs import (
     put,
     put_example,
     read,
+    run_log,
     start,
     status,
 )
@@ -91,9 +92,10 @@ def test_recovered_records_are_marked_and_of_this_run(log: RunLog) -> None:
     assert kinds(read(log)[0]) == ["header"]
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("x.acme.note", 2), ("later", 1), ("agent.later", 1), (7, 1)])
-def test_a_record_is_recovered_by_a_type_that_is_known_or_custom(log: RunLog, kind: Any, expected: int) -> None:
+@with_each(("kind", "expected"), [("x.acme.note", 2), ("later", 1), ("agent.later", 1), (7, 1)])
+def test_a_record_is_recovered_by_a_type_that_is_known_or_custom(tmp_path: Path, kind: Any, expected: int) -> None:
     """run-log RL-32: any other object may be a part of the torn one."""
+    log = run_log(tmp_path)
     put(log, raw(head()) + b"\n" + raw(event(1))[:30] + raw(line("x") | {"type": kind}) + b"\n")
     records, reading = read(log)
     assert (len(records), reading.recovered) == (expected, expected - 1)
@@ -114,9 +116,10 @@ def test_lines_past_the_limit_are_counted_and_not_held(log: RunLog) -> None:
     assert seqs(log) == ([1], ["oversize"])
 
 
-@pytest.mark.parametrize("version", [2, "1", 0, True, None])
-def test_another_version_is_read_as_far_as_it_can_be(log: RunLog, version: Any) -> None:
+@with_each("version", [2, "1", 0, True, None])
+def test_another_version_is_read_as_far_as_it_can_be(tmp_path: Path, version: Any) -> None:
     """run-log RL-36."""
+    log = run_log(tmp_path)
     put(log, [head(schema_version=version, later=1), event(0)])
     records, reading = read(log)
     assert kinds(records) == ["header", "agent.event"]

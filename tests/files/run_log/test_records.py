@@ -248,7 +248,7 @@ def test_a_number_of_64_bits_fits(number: float, fits: bool) -> None:
     assert isinstance(record_of(event(0) | {"seq": number}), AgentEvent if fits else UnknownRecord)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("kind", "error", "problem"),
     [
         ("run.context", InvalidValue, "do not fit"),
@@ -259,9 +259,10 @@ def test_a_number_of_64_bits_fits(number: float, fits: bool) -> None:
     ],
 )
 def test_a_record_of_another_type_says_why_it_is_not_written(
-    log: RunLog, kind: str, error: type[InvalidValue], problem: str
+    tmp_path: Path, kind: str, error: type[InvalidValue], problem: str
 ) -> None:
     """run-log RL-14: only names that are not taken yet are reserved."""
+    log = run_log(tmp_path)
     with start(log) as writer, pytest.raises(InvalidValue, match=problem) as refused:
         writer.append(record_of(line(kind)))
     assert type(refused.value) is error

@@ -90,7 +90,7 @@ def test_a_snapshot_is_replaced_whole(log: RunLog) -> None:
     assert files_below(log.root) == [f"sessions/state/{SESSION}.json"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("fields", "based_on"),
     [
         ({"updated_at": NOW - timedelta(milliseconds=1), "invoke_seq": 5}, None),
@@ -100,9 +100,10 @@ def test_a_snapshot_is_replaced_whole(log: RunLog) -> None:
     ],
 )
 def test_a_snapshot_never_goes_backwards_unless_forced(
-    log: RunLog, fields: dict[str, Any], based_on: datetime | None
+    tmp_path: Path, fields: dict[str, Any], based_on: datetime | None
 ) -> None:
     """run-log RL-71: an older time, a lower or a missing invocation, a save in between."""
+    log = run_log(tmp_path)
     log.states.put(state(invoke_seq=5))
     before = path_of(log).read_bytes()
     with pytest.raises(StaleVersion) as stale:
@@ -206,7 +207,7 @@ def test_what_is_no_number_is_refused_however_deep_it_lies(log: RunLog) -> None:
         log.states.put(state({"n": nested}))
 
 
-@pytest.mark.parametrize(
+@with_each(
     "content",
     [
         "garbage",
@@ -219,8 +220,9 @@ def test_what_is_no_number_is_refused_however_deep_it_lies(log: RunLog) -> None:
         json.dumps({"session_id": SESSION, "messages": "x", "schema_version": "2"}),
     ],
 )
-def test_a_damaged_snapshot_is_named_and_kept(log: RunLog, content: str) -> None:
+def test_a_damaged_snapshot_is_named_and_kept(tmp_path: Path, content: str) -> None:
     """run-log RL-74."""
+    log = run_log(tmp_path)
     path = leave(log, content)
     log.states.put(state(session_id=OTHER_SESSION))
     for call in (log.states.get, log.states.find, lambda _: log.states.put(state())):
@@ -359,17 +361,19 @@ def test_sessions_are_listed_by_their_last_change_and_workspace(log: RunLog) -> 
     assert (entry.message_count, entry.last_user_message, entry.workspace_root) == (2, "see[image]", "/a/b")
 
 
-@pytest.mark.parametrize("moment", [-(2**63), 0, 2**63 - 1])
-def test_a_page_goes_on_behind_any_moment_of_a_file(log: RunLog, moment: int) -> None:
+@with_each("moment", [-(2**63), 0, 2**63 - 1])
+def test_a_page_goes_on_behind_any_moment_of_a_file(tmp_path: Path, moment: int) -> None:
     """run-log RL-75."""
+    log = run_log(tmp_path)
     log.states.put(state())
     found = log.states.list(page_token=pages.encode_token(["states", None], (moment, "")))
     assert len(found) == (moment > 0)
 
 
-@pytest.mark.parametrize("moment", [2**63, "0", None])
-def test_a_page_goes_on_behind_nothing_else(log: RunLog, moment: Any) -> None:
+@with_each("moment", [2**63, "0", None])
+def test_a_page_goes_on_behind_nothing_else(tmp_path: Path, moment: Any) -> None:
     """run-log RL-75."""
+    log = run_log(tmp_path)
     with pytest.raises(InvalidValue):
         log.states.list(page_token=pages.encode_token(["states", None], (moment, "")))
 
@@ -433,7 +437,7 @@ def test_the_first_of_two_answers_with_one_number_is_reconstructed(log: RunLog) 
     assert [message["content"] for message in found.messages] == ["a", "first"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "after",
     [
         [response(3, "early"), request(4, "a")],
@@ -444,8 +448,9 @@ def test_the_first_of_two_answers_with_one_number_is_reconstructed(log: RunLog) 
     ],
     ids=["before any prompt", "of an earlier prompt", "of a later one", "damaged", "with a number that is none"],
 )
-def test_an_answer_to_something_else_is_not_reconstructed(log: RunLog, after: list[dict[str, Any]]) -> None:
+def test_an_answer_to_something_else_is_not_reconstructed(tmp_path: Path, after: list[dict[str, Any]]) -> None:
     """run-log RL-77."""
+    log = run_log(tmp_path)
     put(log, [head(session_id=SESSION), *after])
     found = log.states.reconstruct(SESSION)
     assert found is not None
@@ -478,9 +483,10 @@ def test_what_has_no_name_of_a_session_is_no_snapshot(log: RunLog, name: str) ->
     assert [entry.session_id for entry in log.states.list()] == [SESSION]
 
 
-@pytest.mark.parametrize("root", ["a/b", "", ".", 5, None, ["/a"]])
-def test_a_workspace_is_an_absolute_path(log: RunLog, root: Any) -> None:
+@with_each("root", ["a/b", "", ".", 5, None, ["/a"]])
+def test_a_workspace_is_an_absolute_path(tmp_path: Path, root: Any) -> None:
     """run-log RL-75: of the two places that tell one the first that does so counts."""
+    log = run_log(tmp_path)
     meta = {"x.lastlight.workspace_root": root}
     log.states.put(state(meta=meta))
     log.states.put(state(meta=meta | {"codelia_workspace_root": "/b/"}, session_id=OTHER_SESSION))
@@ -490,9 +496,10 @@ def test_a_workspace_is_an_absolute_path(log: RunLog, root: Any) -> None:
     }
 
 
-@pytest.mark.parametrize("version", ["2", None, True, 2.5, [2]])
-def test_a_version_that_is_no_whole_number_is_read_as_it_is(log: RunLog, version: object) -> None:
+@with_each("version", ["2", None, True, 2.5, [2]])
+def test_a_version_that_is_no_whole_number_is_read_as_it_is(tmp_path: Path, version: object) -> None:
     """run-log RL-74: it says nothing of a later version of the format."""
+    log = run_log(tmp_path)
     path = log.root / "sessions" / "state" / f"{SESSION}.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"session_id": SESSION, "messages": [], "schema_version": version}))

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from support.each import with_each
 from support.jsonl.lines import counted
 from support.run_log.killed import STEPS, killed_at
 from support.run_log.logs import (
@@ -120,9 +121,10 @@ def test_a_packed_run_is_neither_continued_nor_started_again(log: RunLog) -> Non
     assert files_below(log.root) == [f"sessions/2026/02/03/{RUN}.jsonl.gz"]
 
 
-@pytest.mark.parametrize("cut", [0, 5, 60, -1, -9])
-def test_a_damaged_gzip_reads_as_a_log_that_is_torn(log: RunLog, cut: int) -> None:
+@with_each("cut", [0, 5, 60, -1, -9])
+def test_a_damaged_gzip_reads_as_a_log_that_is_torn(tmp_path: Path, cut: int) -> None:
     """run-log RL-31: no content makes a reading raise, and none is lost without a word."""
+    log = run_log(tmp_path)
     _ended(log)
     whole, _ = read(log)
     log.runs.pack(RUN)
@@ -303,11 +305,10 @@ def test_packing_removes_its_own_leftovers_alone(log: RunLog) -> None:
     assert {path.name for path in folder.iterdir()} == {f"{RUN}.jsonl.gz", *others}
 
 
-@pytest.mark.parametrize(
-    "last", [{"type": "run.end", "run_id": RUN, "outcome": "completed"}, ending() | {"ts": "soon"}, event(0)]
-)
-def test_a_run_that_ended_at_no_known_time_is_not_removed(log: RunLog, last: dict[str, object]) -> None:
+@with_each("last", [{"type": "run.end", "run_id": RUN, "outcome": "completed"}, ending() | {"ts": "soon"}, event(0)])
+def test_a_run_that_ended_at_no_known_time_is_not_removed(tmp_path: Path, last: dict[str, object]) -> None:
     """run-log RL-82: nor one that has not ended."""
+    log = run_log(tmp_path)
     put(log, [*WHOLE, last])
     assert log.runs.prune(ended_before=NOW + timedelta(days=999), dry_run=False).run_ids == ()
     assert [entry.run_id for entry in log.runs.list()] == [RUN]

@@ -66,7 +66,7 @@ UUID7 = "01890a5d-ac96-774b-bcce-b302099a8057"
 # ---- starting and continuing ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("started_at", "day"),
     [
         ("2026-02-03T23:30:00-05:00", "2026/02/04"),
@@ -74,8 +74,9 @@ UUID7 = "01890a5d-ac96-774b-bcce-b302099a8057"
         ("2026-02-03T00:10:00+02:00", "2026/02/02"),
     ],
 )
-def test_a_log_stands_under_the_utc_day_of_its_start(log: RunLog, started_at: str, day: str) -> None:
+def test_a_log_stands_under_the_utc_day_of_its_start(tmp_path: Path, started_at: str, day: str) -> None:
     """run-log RL-03, RL-20: the header is the first line."""
+    log = run_log(tmp_path)
     with start(log, started_at=started_at, session_id=SESSION) as writer:
         assert writer.path == log.root / "sessions" / day / f"{RUN}.jsonl"
         writer.event({"type": "text"}, ts=datetime(2027, 1, 1, tzinfo=UTC))
@@ -119,9 +120,10 @@ def test_a_run_that_is_there_is_not_started_again(log: RunLog) -> None:
     assert files_below(log.root) == [f"sessions/2026/02/03/{RUN}.jsonl"]
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_run_is_not_started_beside_a_link_of_its_name(log: RunLog, suffix: str) -> None:
+@with_each("suffix", ["", ".gz"])
+def test_a_run_is_not_started_beside_a_link_of_its_name(tmp_path: Path, suffix: str) -> None:
     """run-log RL-20, RL-04: wherever the link leads, and if it leads nowhere."""
+    log = run_log(tmp_path)
     plain = put(log, b"")
     plain.unlink()
     link = plain.with_name(plain.name + suffix)
@@ -158,9 +160,10 @@ def test_new_files_are_private_and_links_are_not_followed(log: RunLog, tmp_path:
     assert not list(outside.iterdir())
 
 
-@pytest.mark.parametrize("name", ["flush", "event", "end"])
-def test_a_closed_writer_refuses_and_says_of_which_run(log: RunLog, name: str) -> None:
+@with_each("name", ["flush", "event", "end"])
+def test_a_closed_writer_refuses_and_says_of_which_run(tmp_path: Path, name: str) -> None:
     """run-log RL-22."""
+    log = run_log(tmp_path)
     writer = start(log)
     writer.close()
     given: dict[str, list[Any]] = {"flush": [], "event": [{"type": "text"}], "end": ["completed"]}
@@ -254,17 +257,19 @@ def test_numbers_grow_and_a_refused_record_leaves_no_gap(log: RunLog) -> None:
     assert [value.get("seq") for value in lines_of(writer.path)[1:]] == [0, 5, 6, 7, 1, 4, 4, 1]
 
 
-@pytest.mark.parametrize("percent", [0, 0.0, 0.5, 99.9, 100])
-def test_what_is_left_of_the_context_is_a_share_of_it(log: RunLog, percent: float) -> None:
+@with_each("percent", [0, 0.0, 0.5, 99.9, 100])
+def test_what_is_left_of_the_context_is_a_share_of_it(tmp_path: Path, percent: float) -> None:
     """run-log RL-29."""
+    log = run_log(tmp_path)
     with start(log) as writer:
         writer.context(percent)
     assert lines_of(writer.path)[1]["context_left_percent"] == percent
 
 
-@pytest.mark.parametrize("percent", [-0.1, -1, 100.1, 101, float("nan"), float("inf"), -float("inf")])
-def test_more_or_less_than_a_share_of_the_context_is_refused(log: RunLog, percent: float) -> None:
+@with_each("percent", [-0.1, -1, 100.1, 101, float("nan"), float("inf"), -float("inf")])
+def test_more_or_less_than_a_share_of_the_context_is_refused(tmp_path: Path, percent: float) -> None:
     """run-log RL-29."""
+    log = run_log(tmp_path)
     with start(log) as writer, pytest.raises(InvalidValue, match="context_left_percent"):
         writer.context(percent)
     assert len(lines_of(writer.path)) == 1
@@ -569,7 +574,7 @@ def test_an_exception_in_the_block_ends_the_run(log: RunLog) -> None:
     assert "test_writer" in error["error"]["stack"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("before", "missing"),
     [
         ([], ["run.status", "run.error", "run.end"]),
@@ -581,8 +586,9 @@ def test_an_exception_in_the_block_ends_the_run(log: RunLog) -> None:
         (["error", "end"], []),
     ],
 )
-def test_an_exception_adds_what_is_missing_alone(log: RunLog, before: list[str], missing: list[str]) -> None:
+def test_an_exception_adds_what_is_missing_alone(tmp_path: Path, before: list[str], missing: list[str]) -> None:
     """run-log RL-27."""
+    log = run_log(tmp_path)
     with pytest.raises(ZeroDivisionError), start(log) as writer:  # noqa: PT012 - how a block ends
         for word in before:
             if word == "end":
@@ -595,9 +601,10 @@ def test_an_exception_adds_what_is_missing_alone(log: RunLog, before: list[str],
     assert [value["type"] for value in lines_of(writer.path)[1 + len(before) :]] == missing
 
 
-@pytest.mark.parametrize("kind", [asyncio.CancelledError, KeyboardInterrupt])
-def test_a_cancellation_in_the_block_ends_the_run_without_an_error(log: RunLog, kind: type[BaseException]) -> None:
+@with_each("kind", [asyncio.CancelledError, KeyboardInterrupt])
+def test_a_cancellation_in_the_block_ends_the_run_without_an_error(tmp_path: Path, kind: type[BaseException]) -> None:
     """run-log RL-27."""
+    log = run_log(tmp_path)
     with pytest.raises(kind), start(log) as writer:
         raise kind
     assert [value["type"] for value in lines_of(writer.path)] == ["header", "run.status", "run.end"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.migrations.originals import ROWS, SEED, dump, original
 from support.migrations.support import Place
 
@@ -53,7 +54,7 @@ def virtual(connection: Any) -> str:
     return "run_events is a virtual table, expected a table"
 
 
-@pytest.mark.parametrize("lie", [view("messaging_sessions"), view("executions"), view("run_nodes"), virtual])
+@with_each("lie", [view("messaging_sessions"), view("executions"), view("run_nodes"), virtual])
 def test_what_stands_in_the_place_of_a_table_is_refused_by_name(sqlite_place: Place, lie: Callable[[Any], str]) -> None:
     """migrations MG-40, backends B-97: nothing is changed."""
     connection = original(sqlite_place, SEED, ROWS)

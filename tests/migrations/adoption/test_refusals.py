@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.each import with_each
 from support.migrations.originals import ROWS, SEED, dump, original
 from support.migrations.support import Place
 
@@ -87,7 +88,7 @@ DIFFERENT = {  # what is written otherwise, how, and what is said of it; nothing
 }
 
 
-@pytest.mark.parametrize("kind", DIFFERENT)
+@with_each("kind", DIFFERENT)
 def test_a_difference_refuses_it_and_is_named(sqlite_place: Place, kind: str) -> None:
     """migrations MG-43: refused with the list of differences."""
     old, new, difference = DIFFERENT[kind]

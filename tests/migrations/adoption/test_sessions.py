@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.migrations.originals import ACTIVE, SEED, STRICT, WITHOUT_INDEX, dump, original, session
 from support.migrations.support import Place
 
@@ -33,7 +34,7 @@ def uniques(raw: Any) -> list[tuple[str, ...]]:
     return sorted(tuple(row) for row in found.fetchall())
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
+@with_each("spelling", SPELLINGS.values(), ids=SPELLINGS)
 def test_a_table_with_one_session_for_ever_is_rebuilt_without_a_loss(sqlite_place: Place, spelling: str) -> None:
     """messaging M-7, case 44: known by the index list, however it is written."""
     raw = original(sqlite_place, STRICT.replace(UNIQUE, spelling), session("old", active="0"), session("b", thread="B"))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.migrations.originals import ROWS, SEED, dump, original
 from support.migrations.support import Place, tables
 from support.stored_times import SPELLINGS, STORED, UNREADABLE
@@ -37,7 +38,7 @@ def in_every_row(place: Place, values: dict[tuple[str, str], str]) -> tuple[Any,
     return raw, there
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@with_each("spelling", SPELLINGS)
 def test_times_that_are_spelled_otherwise_are_written_as_ours(
     sqlite_place: Place, spelling: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -59,7 +60,7 @@ def test_times_that_are_spelled_otherwise_are_written_as_ours(
     assert migrate(sqlite_place.backend()).revisions == ()
 
 
-@pytest.mark.parametrize("unreadable", UNREADABLE)
+@with_each("unreadable", UNREADABLE)
 def test_times_that_cannot_be_read_refuse_the_database_by_name(sqlite_place: Place, unreadable: str) -> None:
     """migrations MG-48: and nothing is changed."""
     raw, there = in_every_row(sqlite_place, dict.fromkeys(columns_of("time"), unreadable))
@@ -87,7 +88,7 @@ def test_flags_that_are_words_are_written_as_numbers(sqlite_place: Place) -> Non
     assert raw.execute("SELECT enabled FROM workflow_overrides").fetchall() == [(0,)]
 
 
-@pytest.mark.parametrize("value", [2, -1, 0.5, "yes"])
+@with_each("value", [2, -1, 0.5, "yes"])
 def test_flags_that_are_neither_true_nor_false_refuse_the_database(sqlite_place: Place, value: Any) -> None:
     """migrations MG-48."""
     raw = original(sqlite_place, SEED, ROWS)

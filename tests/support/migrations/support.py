@@ -38,12 +38,16 @@ OLD_RUN = (
 class Place:
     """Where a database is, or will be. What was opened through it is closed with it.
 
-    ``make`` gives the URL of a database at a revision, or of an empty place for None.
+    ``make`` gives the URL of a database at a revision, or of an empty place for None, another one at each call.
+    ``give_back`` takes the URL when the place starts over.
     """
 
-    def __init__(self, name: str, make: Callable[[str | None], str]) -> None:
+    def __init__(
+        self, name: str, make: Callable[[str | None], str], give_back: Callable[[str], None] | None = None
+    ) -> None:
         self.name = name
         self._make = make
+        self._give_back = give_back
         self._url: str | None = None
         self._opened = ExitStack()
 
@@ -79,6 +83,13 @@ class Place:
             sqlite3.connect(self.path, isolation_level=None) if self.name == "sqlite" else connect(self.url)
         )
         return self.opened(connection)
+
+    def start_over(self) -> None:
+        """Give the database back and be another place, where nothing is: `with_each` calls it before each value."""
+        self.close()
+        if self._give_back and self._url is not None:
+            self._give_back(self._url)
+        self._url = None
 
     def close(self) -> None:
         self._opened.close()

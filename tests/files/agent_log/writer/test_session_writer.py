@@ -78,9 +78,10 @@ def test_a_prompt_for_the_first_event_waits_for_it(log: AgentLog, tmp_path: Path
         assert written(writer) == [prompt_line(later)]
 
 
-@pytest.mark.parametrize("options", [TranslationOptions(), FIRST_EVENT])
-def test_a_writer_closed_without_a_line_writes_its_prompt(log: AgentLog, options: TranslationOptions) -> None:
+@with_each("options", [TranslationOptions(), FIRST_EVENT])
+def test_a_writer_closed_without_a_line_writes_its_prompt(tmp_path: Path, options: TranslationOptions) -> None:
     """agent-log L-60, case 16: if it knows its session and place, also when its block raised."""
+    log = agent_log(tmp_path)
     with (
         suppress(RuntimeError),
         log.writer.open(place=Slug("p"), session_id="s-1", prompt="go", options=options) as writer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ from support.agent_log.logs import (
     NOW_TEXT,
     SANDBOX,
     SESSION,
+    agent_log,
     call,
     ended,
     events,
@@ -65,9 +67,10 @@ def test_a_whole_run_is_written_byte_for_byte_as_later_files_were(log: AgentLog)
     assert path_of(log, RUN).read_bytes() == (FIXTURES / "written-later.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("options", [TranslationOptions(), TranslationOptions.later()])
-def test_events_one_by_one_and_all_at_once_give_the_same_bytes(log: AgentLog, options: TranslationOptions) -> None:
+@with_each("options", [TranslationOptions(), TranslationOptions.later()])
+def test_events_one_by_one_and_all_at_once_give_the_same_bytes(tmp_path: Path, options: TranslationOptions) -> None:
     """agent-log L-138."""
+    log = agent_log(tmp_path)
     for slug in ("one", "all"):
         place = replace(SANDBOX, name=slug)
         with log.writer.open(place=place, prompt="x", model=MODEL, options=options) as writer:
@@ -106,7 +109,7 @@ def test_thinking_is_dropped_unless_it_is_to_be_kept(log: AgentLog) -> None:
     assert (dropped, kept) == ([text("yes")], [{"type": "thinking", "thinking": "hm"}, text("yes")])
 
 
-@pytest.mark.parametrize(
+@with_each(
     "event",
     [
         said({"type": "thinking", "thinking": "hm"}),
@@ -117,8 +120,9 @@ def test_thinking_is_dropped_unless_it_is_to_be_kept(log: AgentLog) -> None:
         {"type": "message_end", "message": {"role": "user", "content": [text("hi")]}},
     ],
 )
-def test_a_message_of_which_nothing_is_left_gives_no_line(log: AgentLog, event: dict[str, Any]) -> None:
+def test_a_message_of_which_nothing_is_left_gives_no_line(tmp_path: Path, event: dict[str, Any]) -> None:
     """agent-log L-133."""
+    log = agent_log(tmp_path)
     assert translated(log, event) == []
 
 
@@ -181,9 +185,10 @@ def test_the_first_told_result_is_the_content(fields: dict[str, Any], content: s
     assert lines[0]["message"]["content"] == [{"type": "tool_result", "tool_use_id": "c", "content": content}]
 
 
-@pytest.mark.parametrize(("told", "is_error"), [(True, True), (False, None), (1, None), ("true", None), (None, None)])
-def test_only_an_exact_true_is_an_error(log: AgentLog, told: object, is_error: bool | None) -> None:
+@with_each(("told", "is_error"), [(True, True), (False, None), (1, None), ("true", None), (None, None)])
+def test_only_an_exact_true_is_an_error(tmp_path: Path, told: object, is_error: bool | None) -> None:
     """agent-log L-135, case 23."""
+    log = agent_log(tmp_path)
     assert translated(log, ended("c", "x", isError=told))[-1]["message"]["content"][0].get("is_error") == is_error
 
 
@@ -259,9 +264,10 @@ def test_totals_are_the_sums_of_the_messages_when_they_told_tokens(log: AgentLog
     assert list(totals.values()) == [2, 0.5, 20, 2, 10, 4]
 
 
-@pytest.mark.parametrize(("told", "turns"), [(2**64 - 1, 2**64 - 1), (1 - 2**64, 1 - 2**64), (2**64, 0), (-(2**64), 0)])
-def test_a_number_of_more_than_64_bits_is_none(log: AgentLog, told: int, turns: int) -> None:
+@with_each(("told", "turns"), [(2**64 - 1, 2**64 - 1), (1 - 2**64, 1 - 2**64), (2**64, 0), (-(2**64), 0)])
+def test_a_number_of_more_than_64_bits_is_none(tmp_path: Path, told: int, turns: int) -> None:
     """agent-log L-63."""
+    log = agent_log(tmp_path)
     assert translated(log, said(text("a")), snapshot(assistantMessages=told))[-1]["num_turns"] == turns
 
 
@@ -290,7 +296,7 @@ def test_whole_floats_are_integers_and_what_is_no_number_is_null(log: AgentLog) 
     assert b'"num_turns":7,"total_cost_usd":0,"total_input_tokens":null,"total_output_tokens":0,' in raw
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("cause", "subtype"),
     [
         ({"type": "fatal_error", "error": {}}, ERROR_SUBTYPE),
@@ -300,9 +306,10 @@ def test_whole_floats_are_integers_and_what_is_no_number_is_null(log: AgentLog) 
     ],
 )
 def test_an_error_since_the_last_result_makes_the_next_one_an_error(
-    log: AgentLog, cause: dict[str, Any], subtype: str
+    tmp_path: Path, cause: dict[str, Any], subtype: str
 ) -> None:
     """agent-log L-63."""
+    log = agent_log(tmp_path)
     lines = translated(log, cause, snapshot(), snapshot())
     assert [line["subtype"] for line in lines[1:]] == [subtype, "success"]
 
@@ -333,7 +340,7 @@ def test_a_subtype_is_success_or_an_error_word() -> None:
         Outcome("timeout")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("error", "words"),
     [
         ({"message": "m", "name": "n"}, "m"),
@@ -343,8 +350,9 @@ def test_a_subtype_is_success_or_an_error_word() -> None:
         (None, "fatal error"),
     ],
 )
-def test_a_fatal_error_is_written_without_a_message(log: AgentLog, error: object, words: str) -> None:
+def test_a_fatal_error_is_written_without_a_message(tmp_path: Path, error: object, words: str) -> None:
     """agent-log L-130."""
+    log = agent_log(tmp_path)
     line = translated(log, {"type": "fatal_error", "error": error, "timestamp": AT})[-1]
     expected = {"type": "assistant", "isApiErrorMessage": True, "error": words, "timestamp": AT, "sessionId": "s-1"}
     assert list(line.items()) == list(expected.items())
@@ -355,7 +363,7 @@ def test_a_fatal_error_is_written_without_a_message(log: AgentLog, error: object
 LONG = "x" * 201
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("event", "content"),
     [
         ({"type": "auto_retry_start"}, "⏳ Auto-retry after model error: transient error"),
@@ -378,8 +386,9 @@ LONG = "x" * 201
         ({"type": "auto_retry_end", "finalError": LONG}, f"❌ Auto-retry gave up after attempt(s): {'x' * 197}…"),
     ],
 )
-def test_retries_are_told_in_one_line_when_wanted(log: AgentLog, event: dict[str, Any], content: str) -> None:
+def test_retries_are_told_in_one_line_when_wanted(tmp_path: Path, event: dict[str, Any], content: str) -> None:
     """agent-log L-136."""
+    log = agent_log(tmp_path)
     assert translated(log, event) == []
     line = translated(log, event, breadcrumbs="write")[-1]
     assert list(line) == ["role", "subtype", "content", "timestamp", "sessionId"]
