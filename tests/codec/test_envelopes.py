@@ -239,7 +239,7 @@ def test_a_codec_that_makes_too_much_of_a_value_is_refused(every_backend: Any, m
         every_backend.states.put("k", 1)
 
 
-@pytest.mark.parametrize("opened", [None, "1", bytearray(b"1"), 1], ids=ascii)
+@with_each("opened", [None, "1", bytearray(b"1"), 1], ids=ascii)
 def test_what_a_codec_may_not_open_as_is_a_sealed_value(every_backend: Any, opened: Any) -> None:
     """codec CO-3: and what is opened to no JSON is damage."""
     every_backend.backend.sealing = sealing.Sealing(Xor(7))

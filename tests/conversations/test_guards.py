@@ -19,10 +19,11 @@ EXCHANGE = ("exchange_inboxes", "exchange_deliveries", "exchange_members")
 WORDS = ("message_types", "invocation_kinds", "source_kinds")
 
 
-@pytest.mark.parametrize("table", [*ORDERS, *EXCHANGE, *WORDS])
+@with_each("table", [*ORDERS, *EXCHANGE, *WORDS])
 def test_nothing_can_be_deleted(every_backend: StateStore, raw: Raw, table: str) -> None:
     """conversations CV-15, CV-25."""
-    _ended(every_backend)
+    if not every_backend.conversations.sessions.list().items:
+        _ended(every_backend)
     with pytest.raises(Exception, match="append-only"):
         raw(f"DELETE FROM {table}")
 

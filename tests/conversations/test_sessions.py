@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from support.each import with_each
 from support.workflows.steps import Raw
 
 from lastlight_state import (
@@ -53,7 +54,7 @@ def test_an_equal_session_is_ensured_and_an_unequal_one_refused(every_backend: S
     assert (sessions.get("s"), sessions.find("s"), sessions.find("x")) == (stored, stored, None)
 
 
-@pytest.mark.parametrize("given", [{"invocation_kind": "x"}, {"source_kind": "x"}, {"artifacts_path": "x" * 4_097}])
+@with_each("given", [{"invocation_kind": "x"}, {"source_kind": "x"}, {"artifacts_path": "x" * 4_097}])
 def test_words_of_a_session_are_known(every_backend: StateStore, given: dict[str, Any]) -> None:
     """conversations CV-1, CV-4."""
     with pytest.raises(InvalidValue):

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import create_async_engine
+from support.each import with_each
 
 from lastlight_state import AsyncStateStore, MisuseError, StateStore
 from lastlight_state.testing import Database
@@ -52,8 +53,8 @@ def is_put(engine: sa.Engine, schema: str) -> bool:
         return bool(connection.scalar(sa.text(f"SELECT count(*) FROM {schema}.workflow_overrides")))
 
 
-@pytest.mark.parametrize("kind", ["own", "engine"])
-@pytest.mark.parametrize("change", ELSEWHERE)
+@with_each("kind", ["own", "engine"])
+@with_each("change", ELSEWHERE)
 def test_a_transaction_that_would_write_other_tables_is_refused(url: URL, kind: str, change: str) -> None:
     """backends B-187: each time, also on a connection that has been joined before."""
     engine = sa.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=2)

@@ -8,6 +8,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from sqlalchemy.engine import make_url
+from support.each import with_each
 from support.migrations.support import Place
 
 from lastlight_state import StateStore
@@ -181,7 +182,7 @@ def test_it_can_look_at_everything(store: StateStore) -> None:
     assert {table.name for table in store.maintenance.stats.collect().tables} >= METADATA.tables.keys()
 
 
-@pytest.mark.parametrize("statement", HARM)
+@with_each("statement", HARM)
 def test_it_can_change_no_schema_and_no_history(service_url: str, statement: str) -> None:
     """migrations MG-30."""
     quoted = SCHEMA.replace('"', '""')

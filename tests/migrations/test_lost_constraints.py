@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.each import with_each
 from support.migrations.support import Place
 
 from lastlight_state import StateStore
@@ -59,7 +60,7 @@ def said_of(entry: Entry) -> str:
     return f"{drift.words_for(entry)} is missing"
 
 
-@pytest.mark.parametrize("entry", constraints(), ids=drift.words_for)
+@with_each("entry", constraints(), ids=drift.words_for)
 def test_opening_and_migrating_refuse_a_table_that_was_made_anew_without_it(sqlite_place: Place, entry: Entry) -> None:
     """migrations MG-59, MG-73, SQLite, whose statements cannot add it: each of them, by itself."""
     backend = sqlite_place.at()

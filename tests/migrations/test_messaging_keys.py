@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from support.each import with_each
 from support.migrations.snapshot import differences
 from support.migrations.support import Place, catalogue, load
 
@@ -180,7 +181,7 @@ def test_a_key_that_cannot_be_reduced_is_named_and_nothing_changes(sqlite_place:
     assert current(backend) == "0001"
 
 
-@pytest.mark.parametrize("thread", [None, ""])
+@with_each("thread", [None, ""])
 def test_a_second_active_session_of_a_key_is_refused(place: Place, thread: str | None) -> None:
     """messaging M-1: also without a thread."""
     place.at()

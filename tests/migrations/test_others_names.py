@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.each import with_each
 from support.migrations.support import Place, tables
 
 from lastlight_state import StateStore
@@ -109,10 +110,8 @@ def test_what_others_have_beside_our_tables_is_no_difference(place: Place, tmp_p
     assert migrate(place.backend()).revisions == ()
 
 
-@pytest.mark.parametrize("begins", ["nothing", "0001"])
-@pytest.mark.parametrize(
-    "case", range(len(TAKEN)), ids=[f"{product}{named}-{at}" for at, (product, named, _) in enumerate(TAKEN)]
-)
+@with_each("begins", ["nothing", "0001"])
+@with_each("case", range(len(TAKEN)), ids=[f"{product}{named}-{at}" for at, (product, named, _) in enumerate(TAKEN)])
 def test_a_name_of_ours_that_is_taken_is_told_and_nothing_is_made(place: Place, case: int, begins: str) -> None:
     """migrations MG-70: whatever it is that has it, in small letters or in capitals."""
     product, named, statements = TAKEN[case]

@@ -10,6 +10,7 @@ import pytest
 from psycopg import sql
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
+from support.each import with_each
 from support.migrations.snapshot import differences
 from support.migrations.support import OLD_RUN, Place, catalogue, tables
 from support.migrations.workers import Workers
@@ -124,7 +125,7 @@ def test_an_upgrade_killed_at_any_statement_leaves_the_schema_as_it_was(
 
 
 @pytest.mark.usefixtures("with_bad_revision")
-@pytest.mark.parametrize("start", [None, "0001", ALL[-1]])
+@with_each("start", [None, "0001", ALL[-1]])
 def test_a_revision_that_fails_half_way_leaves_the_schema_as_it_was(place: Place, start: str | None) -> None:
     """migrations MG-24: it applies or it does not, all revisions together."""
     backend = place.backend() if start is None else place.at(start)

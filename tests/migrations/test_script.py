@@ -7,6 +7,7 @@ import sqlite3
 
 import psycopg
 import pytest
+from support.each import with_each
 from support.migrations.originals import SEED, original
 from support.migrations.populate import contents, fill
 from support.migrations.snapshot import differences
@@ -35,7 +36,7 @@ def session(key: str, minute: int) -> str:
     )
 
 
-@pytest.mark.parametrize("found", [None, *scripts.revisions()[:-1]])
+@with_each("found", [None, *scripts.revisions()[:-1]])
 def test_a_script_makes_what_migrate_makes(place: Place, found: str | None) -> None:
     """migrations MG-62: from every revision, on both databases, without drift."""
     backend = place.backend() if found is None else place.at(found)

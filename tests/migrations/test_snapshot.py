@@ -4,11 +4,11 @@ import warnings
 from contextlib import suppress
 from typing import Any
 
-import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
+from support.each import with_each
 from support.guards import deriving, postgres_functions, reacting, statements_of
 from support.migrations.snapshot import differences, lost
 from support.migrations.support import Place, catalogue, with_connection, without_version
@@ -78,7 +78,7 @@ DRIFT = {
 }
 
 
-@pytest.mark.parametrize("kind", DRIFT)
+@with_each("kind", DRIFT)
 def test_a_catalogue_shows(place: Place, kind: str) -> None:
     """migrations MG-14: what Alembic's comparison misses."""
     backend = place.at()

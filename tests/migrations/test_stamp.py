@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.each import with_each
 from support.migrations.originals import LATER, ROWS, SEED, original
 from support.migrations.snapshot import differences
 from support.migrations.support import Place, catalogue
@@ -14,7 +15,7 @@ ALL = scripts.revisions()
 FORGET = "DROP TABLE lastlight_state_version"
 
 
-@pytest.mark.parametrize("revision", ["0001", ALL[-1]])
+@with_each("revision", ["0001", ALL[-1]])
 def test_a_database_that_lost_its_version_gets_it_back(place: Place, revision: str) -> None:
     """migrations MG-64: and is as it was before."""
     backend = place.at(revision)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import make_url
+from support.each import with_each
 from support.migrations.support import Place
 
 from lastlight_state import StateStore
@@ -90,7 +91,7 @@ def test_an_opening_asks_the_catalog_apart(place: Place) -> None:
     assert "version_num" not in outline
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("statement", "says"),
     [
         ("ALTER TABLE run_loops DROP COLUMN done", "column run_loops.done is missing"),
@@ -152,7 +153,7 @@ def test_migrating_a_newer_schema_changes_nothing(place: Place) -> None:
     assert (result.state, result.from_revision, result.to_revision, result.revisions) == ("ahead", "9999", "9999", ())
 
 
-@pytest.mark.parametrize(("revision", "second"), [("ae1027a6acf", None), (HEAD, "ae1027a6acf")])
+@with_each(("revision", "second"), [("ae1027a6acf", None), (HEAD, "ae1027a6acf")])
 def test_a_version_of_another_program_is_refused(place: Place, revision: str, second: str | None) -> None:
     backend = at(place, revision)
     if second is not None:

@@ -10,6 +10,7 @@ from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy import create_engine
 from support.cli.calls import lastlight_state
+from support.each import with_each
 from support.migrations.snapshot import differences
 from support.migrations.support import Place, catalogue
 
@@ -76,7 +77,7 @@ def test_their_plan_has_no_revision_and_no_stamp(older: Place) -> None:
             assert (plan.revisions, plan.adoption, plan.differences, plan.actual) == ((), None, (), None)
 
 
-@pytest.mark.parametrize("words", ["check", "migrate", "migrate --dry-run", "migrate --sql", "ls"])
+@with_each("words", ["check", "migrate", "migrate --dry-run", "migrate --sql", "ls"])
 def test_the_commands_refuse_them_by_name(words: str, place: Place) -> None:
     """migrations MG-71, MG-67: with exit code 1 and what to do."""
     place.at()

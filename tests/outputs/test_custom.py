@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from pydantic import BaseModel, Field
+from support.each import with_each
 from support.outputs.shapes import a_run, no_time
 
 from lastlight_state import StateStore
@@ -112,7 +113,7 @@ def test_columns_of_each_type_keep_their_values(fresh_database: Database, kind: 
     assert store.outputs.results.history(own, run_id, "n").items[0].value == {"it": kept}
 
 
-@pytest.mark.parametrize("kind", [sa.Uuid(), sa.Date(), sa.Time(), sa.Interval(), sa.Enum(Colour)], ids=repr)
+@with_each("kind", [sa.Uuid(), sa.Date(), sa.Time(), sa.Interval(), sa.Enum(Colour)], ids=repr)
 def test_columns_of_other_types_are_refused(fresh_database: Database, kind: Any) -> None:
     """outputs X-3: by name."""
     table = named("own", sa.Column("run_id", sa.Text), sa.Column("node_id", sa.Text), sa.Column("it", kind))

@@ -78,7 +78,7 @@ def test_words_of_a_harmless_query_do_not_matter(store: StateStore, sql: str) ->
     assert store.outputs.query.rows(sql).columns
 
 
-@pytest.mark.parametrize(
+@with_each(
     "sql",
     [
         "DELETE FROM notes",
@@ -101,9 +101,10 @@ def test_the_database_refuses_whatever_writes(database: Database, sql: str) -> N
     store = database.open(migrate=True)
     made = store.outputs.define("notes", list[int])
     store.outputs.results.put(made, a_run(store), "n", [1])
+    stored = store.outputs.results.count(made)
     with pytest.raises((ReadOnlyTransaction, InvalidValue)):
         store.outputs.query.rows(sql)
-    assert store.outputs.results.count(made) == 1
+    assert store.outputs.results.count(made) == stored >= 1
     assert not list(database.state_dir.glob("evil.db"))
 
 
@@ -213,7 +214,7 @@ def test_a_query_leaves_the_connection_without_its_limits(sqlite_database: Datab
         assert ask(f"SELECT 'a' LIKE '{'%a' * 60}'").fetchone() == (0,)
 
 
-@pytest.mark.parametrize("pragma", ["user_version", "journal_mode", "encoding", "page_size"])
+@with_each("pragma", ["user_version", "journal_mode", "encoding", "page_size"])
 def test_what_a_query_may_look_at_it_may_not_set(sqlite_database: Database, pragma: str) -> None:
     """outputs A-2."""
     query = sqlite_database.open().outputs.query

@@ -46,8 +46,8 @@ def test_a_receipt_that_can_go_on_may_change(raw: Any, state: str) -> None:
     assert raw.execute(f"SELECT epoch FROM maintenance_receipts WHERE id = '{state}'").fetchone() == (2,)
 
 
-@pytest.mark.parametrize("table", ["maintenance_receipts", "tombstones"])
-@pytest.mark.parametrize("permit", [None, "r1"])
+@with_each("table", ["maintenance_receipts", "tombstones"])
+@with_each("permit", [None, "r1"])
 def test_receipts_and_tombstones_are_not_deleted(raw: Any, table: str, permit: str | None) -> None:
     """maintenance OP-8."""
     raw.execute("BEGIN")

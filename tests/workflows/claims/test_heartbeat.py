@@ -62,7 +62,7 @@ def test_a_heartbeat_says_that_a_cancel_was_asked_for(store: StateStore) -> None
     assert renewed.cancel_requested
 
 
-@pytest.mark.parametrize("ending", ["finish", "cancel", "pause"])
+@with_each("ending", ["finish", "cancel", "pause"])
 def test_a_run_that_was_ended_or_paused_is_nobodys(store: StateStore, ending: str) -> None:
     """workflows W-18, W-48: a late write says why."""
     claim = store.workflows.claims.take(started(store).id, owner="a")

@@ -118,7 +118,7 @@ def test_a_pause_that_fails_leaves_everything_as_it_was(store: StateStore, raw: 
     assert not raw("SELECT 1 FROM run_nodes")
 
 
-@pytest.mark.parametrize("status", ["queued", "paused", "succeeded"])
+@with_each("status", ["queued", "paused", "succeeded"])
 def test_only_a_running_run_is_paused_for_a_request(store: StateStore, status: str) -> None:
     """workflows W-12."""
     run = started(store, status="queued" if status == "queued" else "running")

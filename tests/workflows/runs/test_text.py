@@ -142,7 +142,7 @@ def test_hostile_texts_are_stored_as_they_are(store: StateStore) -> None:
     assert rejected.run.error == f"Rejected: {HOSTILE}"
 
 
-@pytest.mark.parametrize("bad", BAD)
+@with_each("bad", BAD)
 def test_nothing_is_looked_for_that_no_database_can_hold(store: StateStore, bad: str) -> None:
     """workflows W-4: the same error on both, not a driver's; anything else is simply not found."""
     runs, approvals = store.workflows.runs, store.workflows.approvals

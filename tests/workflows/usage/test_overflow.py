@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.workflows.steps import Raw, started
 
 from lastlight_state.errors import InvalidValue
@@ -53,7 +54,7 @@ def every_total(store: StateStore, run_id: str) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("name", COUNTS)
+@with_each("name", COUNTS)
 def test_a_count_beyond_the_most_that_can_be_used_is_refused(store: StateStore, name: str) -> None:
     """workflows W-140."""
     run = started(store)
