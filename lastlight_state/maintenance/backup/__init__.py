@@ -19,7 +19,7 @@ from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Options
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.errors import Conflict, InvalidValue, NewerSchema
 from lastlight_state.files.jsonl.files import make_directory, real, sync_directory, translate_errors
 from lastlight_state.files.mailbox.face import MODES
 from lastlight_state.maintenance.backup import copies, restoring
@@ -102,8 +102,8 @@ class Backup(Repository):
         ``state_dir`` looks for them, by default next to the database file. For Postgres, and without ``with_logs``,
         they stay in the backup unless a ``state_dir`` is given. An older schema is restored as it is, and `migrate`
         brings it up to date. Raises `AlreadyExists` if any target exists, including the ``-wal`` or ``-journal`` file
-        of an earlier database; `NewerSchema` for a backup of a newer version; and the errors of `verify` and
-        `Copy.run`.
+        of an earlier database; and the errors of `verify` and `Copy.run`. Raises `NewerSchema` for a backup of a newer
+        version, unless the target is a file and this version may read the schema.
         """
         place, flag = Path(folder), valid.flag("with_logs", with_logs)
         manifest = self.verify(place)
@@ -115,6 +115,9 @@ class Backup(Repository):
             state = read_state(backend)
             refuse(backend, state)
             refuse_damaged(backend, state)
+            if target is None and state.state == "ahead":  # a copy by tables and columns that this version knows
+                found, least = state.revision or "", state.min_reader or ""
+                raise NewerSchema(found=found, head=state.head, min_reader=least, what="the backup")
             with ExitStack() as stack:
                 if target is not None:
                     stack.enter_context(translate_errors(target))
