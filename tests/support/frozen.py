@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -11,7 +12,7 @@ from pathlib import Path
 import click
 
 import lastlight_state
-from lastlight_state import errors
+from lastlight_state import cli, errors
 from lastlight_state.cli import exits, program
 from lastlight_state.db.rows.records import Record
 from lastlight_state.db.schema import envelopes
@@ -81,8 +82,47 @@ def records() -> Iterator[str]:
         kinds |= set(more)
     public = {name.rpartition(".")[2] for name in NAMES.read_text("utf-8").split()}
     yield from sorted(
-        {f"{kind.__qualname__}.{field}" for kind in kinds if kind.__qualname__ in public for field in kind.model_fields}
+        {
+            f"{kind.__qualname__}.{field}: {_type_of(kind, field)}"
+            for kind in kinds
+            if kind.__qualname__ in public
+            for field in kind.model_fields
+        }
     )
+
+
+def _type_of(kind: type, field: str) -> str:
+    return next(str(known[field]) for one in kind.__mro__ if field in (known := inspect.get_annotations(one)))
+
+
+def answers() -> Iterator[str]:
+    """Yield the keys of the object below ``data`` that each module of commands prints with ``--json``."""
+    folders = (Path(cli.__path__[0]) / name for name in ("commands", "views"))
+    for file in sorted(file for folder in folders for file in folder.glob("*.py")):
+        keys = {key for one in ast.walk(ast.parse(file.read_text("utf-8"))) for key in _answer_keys(one)}
+        yield from (f"{file.parent.name}/{file.stem} {key}" for key in sorted(keys))
+
+
+def _answer_keys(made: ast.AST) -> Iterator[str]:
+    """Yield the keys of dicts that a function hands to `Answer`, at once or by the name ``data``, or returns."""
+    match made:
+        case ast.Call(func=ast.Name("Answer"), args=[ast.Dict() as found, *_]):
+            pass
+        case ast.Assign(targets=[ast.Name("data")], value=ast.Dict() as found):
+            pass
+        case ast.AnnAssign(target=ast.Name("data"), value=ast.Dict() as found):
+            pass
+        case ast.AugAssign(target=ast.Name("data"), value=ast.Dict() as found):
+            pass
+        case ast.Return(value=ast.Dict() as found):
+            pass
+        case ast.Subscript(value=ast.Name("data"), slice=ast.Constant(str(key)), ctx=ast.Store()):
+            yield key
+            return
+        case _:
+            return
+    texts = [str(key.value) for key in found.keys if isinstance(key, ast.Constant)]
+    yield from (text for text in texts if text.isidentifier())
 
 
 def formats() -> Iterator[str]:
@@ -113,7 +153,8 @@ PROMISES: dict[str, tuple[Callable[[], Iterator[str]], str]] = {
     "settings": (settings, "a setting keeps its variable, type and default"),
     "commands": (commands, "a command keeps its arguments, flags and exit codes"),
     "errors": (error_codes, "an error keeps its class and code"),
-    "records": (records, "the JSON of a record keeps its fields"),
+    "answers": (answers, "the JSON of a command keeps its keys"),
+    "records": (records, "the JSON of a record keeps its fields and their types"),
     "keys": (keys, "an adapter finds what earlier versions stored"),
     "formats": (formats, "every version reads the backups, bundles and sealed values of earlier ones"),
 }
