@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
+from support.each import with_each
 from support.scratch import NOTES
 
 from lastlight_state.backends import open_backend
@@ -47,11 +48,11 @@ class Broken:
         return lambda *_, **__: 0
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
-    """A backend that has not connected yet."""
-    (tmp_path / "x.db").touch()
-    url = tmp_path / "x.db" if request.param == "sqlite" else "postgresql://127.0.0.1:1/none"
+@contextmanager
+def unconnected(product: str, folder: Path) -> Iterator[Backend]:
+    """Yield a backend that has not connected yet, and close it."""
+    (folder / "x.db").touch()
+    url = folder / "x.db" if product == "sqlite" else "postgresql://127.0.0.1:1/none"
     with closing(open_backend(url, Options())) as made:
         yield made
 
@@ -82,15 +83,12 @@ ONLY: dict[str, dict[str, Call]] = {
         "limit_ddl_waits": lambda backend, at: backend.limit_ddl_waits(at),
     },
 }
-EACH = pytest.mark.parametrize(
-    ("backend", "call"),
-    [
-        pytest.param(product, call, id=f"{name} of {product}")
-        for product, only in ONLY.items()
-        for name, call in {**CALLS, **only}.items()
-    ],
-    indirect=["backend"],
-)
+ALL = {
+    f"{name} of {product}": (product, call)
+    for product, only in ONLY.items()
+    for name, call in {**CALLS, **only}.items()
+}
+EACH = with_each("product, call", ALL.values(), ids=ALL)
 
 
 def checkout_of(backend: Backend, error: Exception) -> Checkout:
@@ -102,28 +100,31 @@ def checkout_of(backend: Backend, error: Exception) -> Checkout:
 
 
 @EACH
-def test_an_error_of_the_driver_is_the_librarys(backend: Backend, call: Call) -> None:
+def test_an_error_of_the_driver_is_the_librarys(tmp_path: Path, product: str, call: Call) -> None:
     """house H-51: with the driver's as its cause."""
-    error = backend.driver_errors[0]("failed")
-    with pytest.raises(StateError) as raised:
-        call(backend, checkout_of(backend, error))
-    assert raised.value.__cause__ is error
+    with unconnected(product, tmp_path) as backend:
+        error = backend.driver_errors[0]("failed")
+        with pytest.raises(StateError) as raised:
+            call(backend, checkout_of(backend, error))
+        assert raised.value.__cause__ is error
 
 
 @EACH
-def test_an_error_of_a_program_is_not_called_the_databases(backend: Backend, call: Call) -> None:
+def test_an_error_of_a_program_is_not_called_the_databases(tmp_path: Path, product: str, call: Call) -> None:
     """house H-51: whoever reads of it must find its own kind and place."""
     error = ZeroDivisionError("a mistake")
-    with pytest.raises(ZeroDivisionError) as raised:
+    with unconnected(product, tmp_path) as backend, pytest.raises(ZeroDivisionError) as raised:
         call(backend, checkout_of(backend, error))
     assert raised.value is error
 
 
-def test_a_rollback_that_fails_gives_the_connection_up(backend: Backend) -> None:
+@with_each("product", ONLY)
+def test_a_rollback_that_fails_gives_the_connection_up(tmp_path: Path, product: str) -> None:
     """backends B-87: it raises nothing, because what led to it is on its way."""
-    checkout = checkout_of(backend, backend.driver_errors[0]("failed"))
-    backend.rollback(checkout)
-    assert checkout.broken
+    with unconnected(product, tmp_path) as backend:
+        checkout = checkout_of(backend, backend.driver_errors[0]("failed"))
+        backend.rollback(checkout)
+        assert checkout.broken
 
 
 def test_nobody_knows_the_outcome_of_a_commit_whose_connection_is_lost(tmp_path: Path) -> None:

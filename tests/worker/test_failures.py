@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.each import with_each
 from worker.test_worker import ended, new, until, working
 
 from lastlight_state import StateStore
@@ -42,31 +43,36 @@ def store(database: Database) -> Iterator[StateStore]:
         yield opened
 
 
+def name_of(error: BaseException) -> str:
+    """Return the name of the error's class."""
+    return type(error).__name__
+
+
 def on_a_thread(database: Database, error: BaseException, retry: Retry) -> int:
-    """Drive a run by a function that raises; return how often it was called."""
+    """Drive a run of the workflow that has the error's name by a function that raises; return how often it ran."""
     calls = []
     with StateStore.open(database.url) as store:
         worker = Worker(store)
 
-        @worker.workflow("review", retry=retry)
+        @worker.workflow(name_of(error), retry=retry)
         def review(job: Job) -> None:
             calls.append(job.run.id)
             job.phase("plan", lambda: raising(error))
 
         with working(worker):
-            ended(store, new(store))
+            ended(store, new(store, name_of(error)))
     return len(calls)
 
 
 def in_a_task(database: Database, error: BaseException, retry: Retry) -> int:
-    """Drive a run by a coroutine that raises; return how often it was called."""
+    """Drive a run of the workflow that has the error's name by a coroutine that raises; return how often it ran."""
     calls = []
 
     async def work() -> None:
         async with await AsyncStateStore.open(database.url) as store:
             worker = AsyncWorker(store)
 
-            @worker.workflow("review", retry=retry)
+            @worker.workflow(name_of(error), retry=retry)
             async def review(job: AsyncJob) -> None:
                 calls.append(job.run.id)
 
@@ -77,7 +83,7 @@ def in_a_task(database: Database, error: BaseException, retry: Retry) -> int:
 
             running = asyncio.create_task(worker.run())
             with StateStore.open(database.url) as beside:
-                run = await asyncio.to_thread(new, beside)
+                run = await asyncio.to_thread(new, beside, name_of(error))
                 await asyncio.to_thread(ended, beside, run)
             worker.stop()
             await asyncio.wait_for(running, 30)
@@ -92,22 +98,21 @@ def raising(error: BaseException) -> Any:
 
 
 @pytest.mark.parametrize("driving", [on_a_thread, in_a_task])
-@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+@with_each("error", RAISED, ids=map(name_of, RAISED))
 def test_whatever_a_function_raises_is_a_failed_try(
     database: Database, driving: Driving, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     """workflows W-182: as often as the workflow says, at no restart, with the error on execution, run and log."""
+    caplog.clear()
     assert driving(database, error, TWICE) == 2
     tries = [line for line in caplog.records if line.getMessage().startswith("try ")]
     assert [(line.levelname, bool(line.exc_info)) for line in tries] == [("ERROR", True)] * 2
     with StateStore.open(database.url) as store:
-        [run] = store.workflows.runs.list(workflow_names=["review"])
+        [run] = store.workflows.runs.list(workflow_names=[name_of(error)])
         found = store.workflows.executions.list(run_id=run.id)
         assert (run.status, run.restart_count) == ("failed", 0)
-        assert str(store.workflows.runs.get(run.id).error).startswith(type(error).__name__)
-        assert [(one.outcome, str(one.error).startswith(type(error).__name__)) for one in found] == [
-            ("failed", True)
-        ] * 2
+        assert str(store.workflows.runs.get(run.id).error).startswith(name_of(error))
+        assert [(one.outcome, str(one.error).startswith(name_of(error))) for one in found] == [("failed", True)] * 2
 
 
 @pytest.mark.parametrize("driving", [on_a_thread, in_a_task])
@@ -116,7 +121,7 @@ def test_a_group_of_exceptions_is_told_with_the_first_of_them(database: Database
     error = ExceptionGroup("unhandled errors", [ExceptionGroup("inner", [ValueError("one"), KeyError("two")])])
     driving(database, error, Retry(attempts=1))
     with StateStore.open(database.url) as store:
-        [run] = store.workflows.runs.list(workflow_names=["review"])
+        [run] = store.workflows.runs.list(workflow_names=["ExceptionGroup"])
         told = "ExceptionGroup: unhandled errors (1 sub-exception): ValueError: one"
         assert store.workflows.runs.get(run.id).error == told
 
