@@ -81,18 +81,19 @@ def test_a_removal_takes_time_by_the_length_of_the_thread(sqlite_database: Datab
     assert taken[1] <= 5 * taken[0], taken
 
 
-@pytest.mark.parametrize("left", [1, 2, 40, 63, 64, 65, 95, 128, 129, 140])
+@with_each("left", [1, 2, 40, 63, 64, 65, 95, 128, 129, 140])
 def test_the_rows_that_rebuild_a_value_stay_and_no_other(store: Any, database: Database, left: int) -> None:
     """checkpoints CK-51."""
-    c, data = store.checkpoints, bytes(range(256)) * 8
+    c, data, thread = store.checkpoints, bytes(range(256)) * 8, f"leaves-{left}"
     for number in range(1, 141):
         given = {"a": Content("raw", data + str(number).encode())}
-        run = "stays" if number == left else "goes"
-        c.put("t", NewCheckpoint(f"step-{number}", NOTHING, {"a": str(number)}, given, run_ref=run))
-    assert c.delete_runs(["goes"]) == 139
-    stored = database.raw().execute("SELECT number FROM checkpoint_values ORDER BY number").fetchall()
+        run = "stays" if number == left else f"goes-{left}"
+        c.put(thread, NewCheckpoint(f"step-{number}", NOTHING, {"a": str(number)}, given, run_ref=run))
+    assert c.delete_runs([f"goes-{left}"]) == 139
+    where = f"thread_id = '{c.thread(thread).id}'"
+    stored = database.raw().execute(f"SELECT number FROM checkpoint_values WHERE {where} ORDER BY number").fetchall()
     assert [row[0] for row in stored] == chain((left - 1) // 64 * 64, left - 1)
-    assert c.get("t").values["a"].data == data + str(left).encode()
+    assert c.get(thread).values["a"].data == data + str(left).encode()
 
 
 def test_values_that_equal_the_one_before_stay_by_their_versions(store: Any, database: Database) -> None:
@@ -106,17 +107,18 @@ def test_values_that_equal_the_one_before_stay_by_their_versions(store: Any, dat
     assert [row[0] for row in stored.fetchall()] == ["1", "4", "5"]
 
 
-@pytest.mark.parametrize("name", ['a"b', "$.a", "$", "a\\b", "a.b", "a b", "[0]", "ключ", "😀", "a'b", "%s:x"])
+@with_each("name", ['a"b', "$.a", "$", "a\\b", "a.b", "a b", "[0]", "ключ", "😀", "a'b", "%s:x"])
 def test_a_value_stays_whatever_its_channel_and_version_are_called(store: Any, name: str) -> None:
     """checkpoints CK-51, CK-52."""
-    c = store.checkpoints
-    c.put("t", NewCheckpoint("step-1", NOTHING, {name: name, "b": "1"}, {name: content("kept"), "b": content("b")}))
-    c.put("t", NewCheckpoint("step-2", NOTHING, {name: "none"}, parent_id="step-1"))
-    c.put("t", NewCheckpoint("step-3", NOTHING, {name: "none"}, parent_id="step-2"))
-    assert c.keep_latest("t", from_ancestors=[name]) == 0
-    c.put("t", NewCheckpoint("step-4", NOTHING, {name: name}, parent_id="step-3"))
-    assert c.keep_latest("t", from_ancestors=[name]) == 3
-    assert texts(c.get("t")) == {name: "kept"}
+    c, thread = store.checkpoints, f"of {name}"
+    given = {name: content("kept"), "b": content("b")}
+    c.put(thread, NewCheckpoint("step-1", NOTHING, {name: name, "b": "1"}, given))
+    c.put(thread, NewCheckpoint("step-2", NOTHING, {name: "none"}, parent_id="step-1"))
+    c.put(thread, NewCheckpoint("step-3", NOTHING, {name: "none"}, parent_id="step-2"))
+    assert c.keep_latest(thread, from_ancestors=[name]) == 0
+    c.put(thread, NewCheckpoint("step-4", NOTHING, {name: name}, parent_id="step-3"))
+    assert c.keep_latest(thread, from_ancestors=[name]) == 3
+    assert texts(c.get(thread)) == {name: "kept"}
 
 
 def test_ancestors_that_lead_back_to_themselves_are_followed_once(store: Any) -> None:

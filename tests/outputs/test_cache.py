@@ -195,11 +195,14 @@ CHOICES: dict[str, tuple[dict[str, Any], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("choice", CHOICES)
-def test_what_was_not_chosen_is_not_cleared(store: StateStore, frozen_clock: FrozenClock, choice: str) -> None:
+@with_each("choice", CHOICES)
+def test_what_was_not_chosen_is_not_cleared(
+    store: StateStore, database: Database, frozen_clock: FrozenClock, choice: str
+) -> None:
     """outputs H-5: entries of other workflows and nodes, and those that have not expired or never do."""
     given, cleared = CHOICES[choice]
     made = store.outputs.define("analysis", Analysis)
+    database.raw().execute("DELETE FROM output_cache")
     lives = {"old": timedelta(minutes=1), "new": timedelta(hours=1), "ever": None}
     names = ["w-1 n-1 old", "w-1 n-1 new", "w-1 n-1 for ever", "w-1 n-2 new", "w-2 n-1 old", "w-2 n-1 new"]
     keys = {name: CacheKey(name.split()[0], name.split()[1], name) for name in names}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from pydantic import BaseModel
+from support.each import with_each
 from support.outputs.shapes import Analysis, Grown, a_run
 
 from lastlight_state import StateStore
@@ -41,7 +42,7 @@ def made(database: Database, ddl: str) -> StateStore:
     return database.open()
 
 
-OWN = "CREATE TABLE own (run_id TEXT NOT NULL, node_id TEXT NOT NULL, {}, PRIMARY KEY (run_id, node_id))"
+OWN = "CREATE TABLE {} (run_id TEXT NOT NULL, node_id TEXT NOT NULL, {}, PRIMARY KEY (run_id, node_id))"
 
 
 def test_another_definition_of_a_key_names_each_difference(store: StateStore) -> None:
@@ -119,7 +120,7 @@ def test_a_table_that_lacks_a_column_of_its_key_is_not_attached(fresh_database: 
 def test_a_table_of_ones_own_may_keep_the_times(fresh_database: Database) -> None:
     """outputs X-1, X-4: they are no part of its key; attached again it is the same handle."""
     time = "TEXT" if fresh_database.name == "sqlite" else "TIMESTAMPTZ"
-    store = made(fresh_database, OWN.format(f"it TEXT, row_created_at {time}, row_updated_at {time}"))
+    store = made(fresh_database, OWN.format("own", f"it TEXT, row_created_at {time}, row_updated_at {time}"))
     times = [sa.Column(name, sa.DateTime(timezone=True)) for name in ("row_created_at", "row_updated_at")]
     own: OutputTable[Any] = store.outputs.catalog.attach("own", table := own_table(sa.Column("it", sa.Text), *times))
     assert store.outputs.catalog.attach("own", table) is own
@@ -131,33 +132,32 @@ def test_a_table_of_ones_own_may_keep_the_times(fresh_database: Database) -> Non
         own.describe()
 
 
-@pytest.mark.parametrize(
-    ("kind", "wrong"),
+@with_each(
+    "name, kind, wrong",
     [
-        (sa.Float(), ["word", True, 10**400, float("nan"), float("inf")]),
-        (sa.Numeric(), [1.5, "1.5", Decimal("NaN"), Decimal("Infinity")]),
-        (sa.Integer(), [True, 1.0, 2**63, -(2**63) - 1]),
-        (sa.Text(), [1, b"x"]),
-        (sa.Boolean(), [1, "true"]),
-        (sa.LargeBinary(), ["x", 1]),
-        (sa.DateTime(), ["2026-01-01", datetime(2026, 1, 1)]),  # noqa: DTZ001 - that is the point
+        ("reals", sa.Float(), ["word", True, 10**400, float("nan"), float("inf")]),
+        ("decimals", sa.Numeric(), [1.5, "1.5", Decimal("NaN"), Decimal("Infinity")]),
+        ("integers", sa.Integer(), [True, 1.0, 2**63, -(2**63) - 1]),
+        ("texts", sa.Text(), [1, b"x"]),
+        ("booleans", sa.Boolean(), [1, "true"]),
+        ("blobs", sa.LargeBinary(), ["x", 1]),
+        ("times", sa.DateTime(), ["2026-01-01", datetime(2026, 1, 1)]),  # noqa: DTZ001 - that is the point
     ],
-    ids=["real", "decimal", "integer", "text", "boolean", "blob", "time"],
 )
 def test_a_value_that_its_column_does_not_hold_is_refused(
-    fresh_database: Database, kind: Any, wrong: list[Any]
+    fresh_database: Database, name: str, kind: Any, wrong: list[Any]
 ) -> None:
     """outputs X-2, X-3: by name; nothing is written."""
     sqlite = fresh_database.name == "sqlite"
     type_of = kind.compile(sa.create_engine("sqlite://" if sqlite else "postgresql+psycopg://").dialect)
-    store = made(fresh_database, OWN.format(f"it {type_of}"))
-    own: OutputTable[Any] = store.outputs.catalog.attach("own", own_table(sa.Column("it", kind)))
-    run_id = a_run(store)
-    for value in wrong:
-        with pytest.raises(InvalidValue) as refusal:
-            store.outputs.results.put(own, run_id, "n", {"it": value})
-        assert refusal.value.where == "value.it"
-    assert store.outputs.results.count(own) == 0
+    with made(fresh_database, OWN.format(name, f"it {type_of}")) as store:
+        own: OutputTable[Any] = store.outputs.catalog.attach(name, own_table(sa.Column("it", kind), name=name))
+        run_id = a_run(store)
+        for value in wrong:
+            with pytest.raises(InvalidValue) as refusal:
+                store.outputs.results.put(own, run_id, "n", {"it": value})
+            assert refusal.value.where == "value.it"
+        assert store.outputs.results.count(own) == 0
 
 
 def test_a_limit_of_a_row_is_one_byte_at_least(store: StateStore, run_id: str) -> None:
@@ -195,7 +195,7 @@ def test_what_a_store_may_not_make_is_named_once(database: Database) -> None:
     assert refusal.value.missing == ("table other",)
 
 
-@pytest.mark.parametrize("left_out", ["run_id", "node_id"])
+@with_each("left_out", ["run_id", "node_id"])
 def test_a_row_of_others_needs_its_run_and_node(every_backend: StateStore, database: Database, left_out: str) -> None:
     """outputs T-4: only its iteration has a default."""
     every_backend.outputs.define("analysis", Analysis)

@@ -47,12 +47,14 @@ EACH_TYPE = [
 ]
 
 
-@pytest.mark.parametrize(("token", "annotation", "value"), EACH_TYPE)
-def test_each_type_comes_back_as_it_was_stored(store: StateStore, token: str, annotation: Any, value: Any) -> None:
+@with_each("key, token, annotation, value", [(f"each_{n}", *each) for n, each in enumerate(EACH_TYPE)])
+def test_each_type_comes_back_as_it_was_stored(
+    store: StateStore, key: str, token: str, annotation: Any, value: Any
+) -> None:
     """outputs T-2, T-6: None too."""
     run_id = a_run(store)
     model: Any = create_model("M", it=(annotation | None, None))
-    made = store.outputs.define("each", model)
+    made = store.outputs.define(key, model)
     assert {column.name: column.type for column in made.columns}["it"] == token
     put = store.outputs.results.put(made, run_id, "n", {"it": value})
     got = store.outputs.results.get(made, run_id, "n")
@@ -72,25 +74,25 @@ def test_a_json_text_that_looks_like_a_number_stays_as_it_is(store: StateStore, 
     assert isinstance(store.outputs.results.get(made, run_id, "n").data, float)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value"),
+@with_each(
+    "key, annotation, value",
     [
-        (int, 2**63),
-        (float, float("nan")),
-        (float, float("inf")),
-        (Decimal, Decimal("1e5000")),
-        (str, "a\0b"),
-        (str, "\ud800"),
-        (datetime, datetime(2026, 1, 1)),  # noqa: DTZ001 - that it is naive is the point
-        (list[float], [1.0, float("nan")]),
-        (dict[str, Any], {"a": ["b\0"]}),
+        ("integer", int, 2**63),
+        ("not_a_number", float, float("nan")),
+        ("infinity", float, float("inf")),
+        ("decimal", Decimal, Decimal("1e5000")),
+        ("null_byte", str, "a\0b"),
+        ("surrogate", str, "\ud800"),
+        ("naive_time", datetime, datetime(2026, 1, 1)),  # noqa: DTZ001 - that it is naive is the point
+        ("list", list[float], [1.0, float("nan")]),
+        ("object", dict[str, Any], {"a": ["b\0"]}),
     ],
 )
 def test_what_no_database_can_hold_is_refused_by_path(
-    store: StateStore, run_id: str, annotation: Any, value: Any
+    store: StateStore, run_id: str, key: str, annotation: Any, value: Any
 ) -> None:
     """outputs T-2: no row."""
-    made = store.outputs.define("each", create_model("M", it=(annotation, ...)))
+    made = store.outputs.define(key, create_model("M", it=(annotation, ...)))
     with pytest.raises(InvalidValue) as refusal:
         store.outputs.results.put(made, run_id, "n", {"it": value})
     assert refusal.value.where.startswith("value.it")
