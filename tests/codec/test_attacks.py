@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 from support.checkpoints.steps import step, texts, write
 from support.conversations.talk import begun
+from support.each import with_each
 from support.sealing import SAID, Bound, Xor, cells, filled, said
 
 from lastlight_state import CorruptData, SealedValue, StateStore
@@ -45,6 +47,14 @@ def told(store: StateStore) -> None:
         store.conversations.messages.create(NewMessage(id=f"m{n}", role="user", content=f"said {n}", sender=sender))
 
 
+@pytest.fixture
+def filled_database(database: Database) -> Database:
+    """A database with contents of two people, in every sealed column."""
+    with database.open(codec=Bound(1)) as store:
+        told(store)
+    return database
+
+
 def reads(store: StateStore) -> Iterator[Callable[[], object]]:
     """Yield calls that together open every sealed value by itself."""
     for person in ("ana", "bo"):
@@ -72,6 +82,18 @@ def places(store: StateStore, *conditions: str) -> list[str]:
     return [one.format(**ids) for one in conditions]
 
 
+@contextmanager
+def restoring(database: Database, table: str, column: str, where: str) -> Iterator[None]:
+    """Put the cell of this row back after the block, as it was."""
+    with closing(database.raw()) as raw:
+        raw.execute(f"CREATE TEMPORARY TABLE kept AS SELECT {column} FROM {table} WHERE {where}")
+        assert raw.execute("SELECT count(*) FROM kept").fetchall() == [(1,)]
+        try:
+            yield
+        finally:
+            raw.execute(f"UPDATE {table} SET {column} = (SELECT {column} FROM kept) WHERE {where}")
+
+
 def move(database: Database, table: str, column: str, source: str, target: str) -> None:
     changed = database.raw().execute(
         f"UPDATE {table} SET {column} = (SELECT {column} FROM {table} WHERE {source}) WHERE {target}"
@@ -79,42 +101,42 @@ def move(database: Database, table: str, column: str, source: str, target: str) 
     assert changed.rowcount == 1
 
 
-@pytest.mark.parametrize("attack", CELLS)
-@pytest.mark.parametrize("plain", ["read", "refuse"])
-def test_a_sealed_value_is_not_opened_in_another_row(database: Database, attack: str, plain: Any) -> None:
+@with_each("attack", CELLS)
+@with_each("plain", ["read", "refuse"])
+def test_a_sealed_value_is_not_opened_in_another_row(filled_database: Database, attack: str, plain: Any) -> None:
     """codec CO-19: the cells of a row are moved to another one, there and back."""
-    store = database.open(codec=Bound(1), plain=plain)
-    told(store)
-    assert refused(store) == 0
     table, column, *conditions = CELLS[attack]
-    one, other = places(store, *conditions)
-    kept = database.raw().execute(f"SELECT {column} FROM {table} WHERE {other}").fetchall()
-    move(database, table, column, one, other)
-    assert refused(store) >= 1
-    done = store.maintenance.reencrypt.run()
-    assert done.complete  # it is under the present key, and nothing has to be opened
-    assert store.maintenance.doctor.examine(deep=True, only=["DOC-14"]).findings
-    assert len(kept) == 1
+    with filled_database.open(codec=Bound(1), plain=plain) as store:
+        assert refused(store) == 0
+        one, other = places(store, *conditions)
+        with restoring(filled_database, table, column, other):
+            move(filled_database, table, column, one, other)
+            assert refused(store) >= 1
+            done = store.maintenance.reencrypt.run()
+            assert done.complete  # it is under the present key, and nothing has to be opened
+            assert store.maintenance.doctor.examine(deep=True, only=["DOC-14"]).findings
+        assert refused(store) == 0
 
 
-@pytest.mark.parametrize("attack", CELLS)
-def test_a_planted_plain_value_is_refused_by_name(database: Database, attack: str) -> None:
+@with_each("attack", CELLS)
+def test_a_planted_plain_value_is_refused_by_name(filled_database: Database, attack: str) -> None:
     """codec CO-20: where the store refuses plain values, and where it stands in the envelope of what is not sealed."""
-    store = database.open(codec=Bound(1), plain="refuse")
-    told(store)
     table, column, condition, _ = CELLS[attack]
-    [where] = places(store, condition)
-    is_json, postgres = column in ("value", "content"), database.name != "sqlite"
+    is_json, postgres = column in ("value", "content"), filled_database.name != "sqlite"
     for planted in ('"evil"', '{"$sealed":[1,"","ImV2aWwi"]}') if is_json else ("6576", "f54c4c5345414c01006576"):
         if is_json:
             literal = f"'{planted}'" + ("::jsonb" if postgres else "")
         else:
             literal = f"'\\x{planted}'::bytea" if postgres else f"x'{planted}'"
-        database.raw().execute(f"UPDATE {table} SET {column} = {literal} WHERE {where}")
-        assert refused(store) >= 1
-        done = store.maintenance.reencrypt.run()
-        assert (done.complete, done.unopened, [one.table for one in done.damaged]) == (False, {"": 1}, [table])
-        assert refused(store) >= 1
+        with filled_database.open(codec=Bound(1), plain="refuse") as store:
+            [where] = places(store, condition)
+            with restoring(filled_database, table, column, where):
+                filled_database.raw().execute(f"UPDATE {table} SET {column} = {literal} WHERE {where}")
+                assert refused(store) >= 1
+                done = store.maintenance.reencrypt.run()
+                assert (done.complete, done.unopened, [one.table for one in done.damaged]) == (False, {"": 1}, [table])
+                assert refused(store) >= 1
+            assert refused(store) == 0
 
 
 def test_an_envelope_that_is_not_bound_is_refused_where_plain_values_are(database: Database) -> None:

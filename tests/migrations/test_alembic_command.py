@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
 
 import psycopg
@@ -15,6 +16,7 @@ from alembic import command
 from alembic.config import CommandLine, Config
 from alembic.util import CommandError
 from sqlalchemy import Index, func
+from support.each import with_each
 from support.migrations.originals import SEED, original
 from support.migrations.policy import violations
 from support.migrations.support import OLD_RUN, Place, catalogue, load
@@ -26,10 +28,9 @@ from lastlight_state.migrations import check, current, metadata, scripts
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A copy of what a checkout has for Alembic, in which revisions may be made."""
-    made = tmp_path / "checkout"
+def checkout_in(folder: Path) -> Path:
+    """Return a copy of what a checkout has for Alembic, in which revisions may be made."""
+    made = folder / "checkout"
     shutil.copytree(ROOT / "alembic", made / "alembic", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "alembic.ini", made)
     return made
@@ -225,8 +226,9 @@ def run(place: Place, tree: Path, words: str, state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ANY)
-def test_each_command_ends_in_words_and_changes_nothing(place: Place, tree: Path, state: str) -> None:
+def test_each_command_ends_in_words_and_changes_nothing(place: Place, tmp_path: Path, state: str) -> None:
     """migrations MG-2, MG-76: on an empty, an old, a current and a damaged database; a warning is an error here."""
+    tree = checkout_in(tmp_path)
     begin(place, state)
     before = None if state == "empty" else catalogue(place.backend())
     for words in WALK.keys() - set(WRITES):
@@ -239,13 +241,14 @@ def test_each_command_ends_in_words_and_changes_nothing(place: Place, tree: Path
             assert (words, catalogue(place.backend())) == (words, {})
 
 
-@pytest.mark.parametrize("state", ANY)
-@pytest.mark.parametrize("words", WRITES)
-def test_each_command_that_changes_something_ends_in_words(place: Place, tree: Path, words: str, state: str) -> None:
+@with_each("words, state", product(WRITES, ANY))
+def test_each_command_that_changes_something_ends_in_words(
+    place: Place, tmp_path: Path, words: str, state: str
+) -> None:
     """migrations MG-2, MG-76: and a proposal of a revision changes no database."""
     begin(place, state)
     before = None if state == "empty" else catalogue(place.backend())
-    run(place, tree, words, state)
+    run(place, checkout_in(tmp_path), words, state)
     if words.startswith("revision") and before is not None:
         assert catalogue(place.backend()) == before
 
@@ -260,9 +263,10 @@ def test_an_upgrade_puts_back_what_is_lost(place: Place) -> None:
 
 
 def test_autogenerate_proposes_what_the_models_declare_and_no_revision_makes(
-    sqlite_place: Place, tree: Path, monkeypatch: pytest.MonkeyPatch
+    sqlite_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """migrations MG-76: a guard, and on SQLite an index over an expression."""
+    tree = checkout_in(tmp_path)
     sqlite_place.at()
     monkeypatch.setattr(metadata, "GUARDS", (*metadata.GUARDS, Guard("scores_wise", "scores", "insert", "be wise")))
     index = Index("ix_scores_lower", func.lower(metadata.METADATA.tables["scores"].c.reason))
@@ -289,4 +293,4 @@ def test_a_new_revision_is_one_that_the_policy_accepts(tmp_path: Path) -> None:
     command.revision(config, "Add a table", rev_id="9999_add_a_table")
     module = load(folder / "versions" / "9999_add_a_table.py")
     assert (module.revision, module.down_revision) == ("9999_add_a_table", scripts.head())
-    assert [violations(module, product) for product in ("sqlite", "postgresql")] == [[], []]
+    assert [violations(module, name) for name in ("sqlite", "postgresql")] == [[], []]

@@ -32,6 +32,12 @@ WRITES: dict[str, Write] = {
 }
 
 
+@pytest.fixture
+def watch(database: Database) -> Raw:
+    """A connection beside the one that holds a lock."""
+    return Raw(database)
+
+
 def stored(raw: Raw) -> list[tuple[Any, ...]]:
     """Everything that an engine write could have changed."""
     rows = raw("SELECT id, outcome, turns, output_text, checkpoint, heartbeat_at FROM executions ORDER BY id")
@@ -146,25 +152,26 @@ def test_a_chat_turn_has_nothing_to_claim(store: StateStore, raw: Raw) -> None:
     assert executions.finish(turn.id, "succeeded") == ended
 
 
-@pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
+@with_each("write", WRITES.values(), ids=list(WRITES))
 def test_a_write_waits_for_a_takeover_that_is_being_committed(
-    database: Database, every_backend: StateStore, raw: Raw, write: Write
+    watch: Raw, every_backend: StateStore, raw: Raw, write: Write
 ) -> None:
     """workflows W-10, W-14: the fence is no earlier read, so the write loses when the takeover commits."""
     executions, run = every_backend.workflows.executions, started(every_backend)
     execution = executions.start("deploy:plan", run_id=run.id)
     old = raw.hold(run.id)
-    watch = Raw(database)
     raw("BEGIN IMMEDIATE" if raw.name == "sqlite" else "BEGIN")
-    raw.hold(run.id, "worker-2")
     with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(write, executions, run.id, execution.id, old)
-        wait_until_blocked(watch)
-        assert not writing.done()
-        raw("COMMIT")
+        try:
+            raw.hold(run.id, "worker-2")
+            writing = pool.submit(write, executions, run.id, execution.id, old)
+            wait_until_blocked(watch)
+            assert not writing.done()
+        finally:
+            raw("COMMIT")
         with pytest.raises(ClaimLost):
             writing.result()
-    assert watch("SELECT count(*), min(outcome) FROM executions") == [(1, "running")]
+    assert watch("SELECT count(*), min(outcome) FROM executions WHERE workflow_run_id = ?", run.id) == [(1, "running")]
 
 
 def test_a_refused_write_looks_again_under_the_lock(database: Database, raw: Raw) -> None:
