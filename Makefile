@@ -1,5 +1,6 @@
 # make demo    a real workflow on SQLite, crash and resume included
-# make test    the whole suite on SQLite and on a real Postgres; with COVERAGE=1 also which lines it reached
+# make test    the suite on SQLite and on a real Postgres; with COVERAGE=1 all of it, and which lines it reached
+# make slow    the tests that make test leaves out: 3 of 100, which take nearly half of the time of all
 # make affected  the tests nearest to what you changed, on SQLite
 # make quick   what ARGS names, on SQLite and without coroutines, in one process: for the test that you are writing
 #
@@ -36,7 +37,7 @@ ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance
 	tests/migrations tests/outputs tests/workflows
 VERSIONS ?= 14 15 16 17 18
 
-.PHONY: demo test quick pysqlite3 affected files interchange browser server servers soak frameworks cluster citus lint types bench site record build clean interpreters
+.PHONY: demo test slow quick pysqlite3 affected files interchange browser server servers soak frameworks cluster citus lint types bench site record build clean interpreters
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -46,13 +47,17 @@ pytest = -m pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal $
 
 test: $(VENV)/.test
 ifeq ($(COVERAGE),)
-	$(BIN)/python $(pytest)
+	$(BIN)/python $(pytest) $(if $(ARGS),,-m "not soak and not slow")
 else
 	$(BIN)/coverage erase
 	$(BIN)/coverage run $(pytest)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 endif
+
+# What takes seconds. Where ARGS names a part of the suite, make test runs it with its slow tests.
+slow: $(VENV)/.test
+	$(BIN)/python $(pytest) -m "slow and not soak"
 
 # No Postgres is started unless one of these tests has no other database.
 quick: $(VENV)/.test

@@ -48,6 +48,7 @@ def every_verb(database: Database, settings: Settings, promise: float, at_once: 
         return timed(stores, asked, promise)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("journal_mode", ["wal", "delete"])
 def test_no_call_on_a_held_file_waits_longer_than_promised(sqlite_database: Database, journal_mode: Any) -> None:
     """backends B-90: every public method of every repository."""
@@ -56,6 +57,7 @@ def test_no_call_on_a_held_file_waits_longer_than_promised(sqlite_database: Data
     assert sum(one.outcome == "BackendBusy" for one in found) > 100
 
 
+@pytest.mark.slow
 def test_no_call_on_held_tables_waits_longer_than_promised(postgres_database: Database) -> None:
     """backends B-90: every public method of every repository."""
     found = every_verb(postgres_database, SHORT, POSTGRES)

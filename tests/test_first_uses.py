@@ -56,6 +56,7 @@ print(*seen)
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_in_the_main_thread_where_signals_raise(tmp_path: Path) -> None:
     """backends B-190: not by any part of a store, nor by any name of a package."""
     command = [sys.executable, "-c", USES_ALL, str(tmp_path / "some.db")]
@@ -64,6 +65,7 @@ def test_nothing_is_imported_in_the_main_thread_where_signals_raise(tmp_path: Pa
     assert (ours, done.stderr) == ([], "")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("starts", STARTS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])

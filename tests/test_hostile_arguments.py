@@ -114,6 +114,7 @@ def contents(store: StateStore) -> dict[str, list[Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_hostile_argument_is_the_librarys_own_error_and_the_same_on_both_databases(
     both: tuple[StateStore, StateStore],
 ) -> None:

@@ -228,6 +228,7 @@ def through_all(store: StateStore, folder: Path, examples: int) -> Counter[str]:
     return told
 
 
+@pytest.mark.slow
 def test_json_values_come_back_equal_or_are_refused_by_name(defining: StateStore, tmp_path: Path) -> None:
     """house H-58: through every entrance, and whatever they hold."""
     told = through_all(defining, tmp_path, 10)
@@ -289,6 +290,7 @@ WRITTEN: dict[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.slow
 def test_a_value_of_any_type_is_kept_or_refused_by_name(defining: StateStore, tmp_path: Path) -> None:
     """house H-58: sets, iterators, bytes, times, subclasses, odd keys, through every entrance, as the page says."""
     ways, n = entrances(defining, tmp_path), 0
@@ -344,6 +346,7 @@ def through_a_bundle(store: StateStore, folder: Path, examples: int) -> Counter[
     return told
 
 
+@pytest.mark.slow
 def test_json_values_come_back_equal_out_of_a_bundle(every_backend: StateStore, tmp_path: Path) -> None:
     """house H-58."""
     assert through_a_bundle(every_backend, tmp_path, 3)["bundles accepted"] > 0

@@ -80,6 +80,7 @@ def test_a_reentrant_lock_is_a_condition_of_its_owner() -> None:
         lock.release()
 
 
+@pytest.mark.slow
 def test_all_locks_of_statements_are_such_locks() -> None:
     """backends B-87: whoever makes a plain one looks here first."""
     home = Path(inspect.getfile(lastlight_state)).parent

@@ -44,6 +44,7 @@ def test_the_folder_of_revisions_is_no_package() -> None:
     assert not (ROOT / "alembic" / "__init__.py").exists()
 
 
+@pytest.mark.slow
 @with_each("how", [["-c", "import alembic; print(alembic.__file__)"], ["-m", "alembic", "--version"]])
 def test_alembic_is_the_installed_one_even_from_the_root(how: list[str]) -> None:
     """migrations MG-1."""

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 COLLECT = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider"]
 
@@ -15,6 +17,7 @@ def collected(*words: str) -> list[str]:
     return [line for line in told.stdout.splitlines() if "::" in line]
 
 
+@pytest.mark.slow
 def test_it_runs_each_test_once_on_sqlite_and_without_coroutines() -> None:
     """packaging PT-32."""
     found = collected("--quick", "tests/workflows/test_overrides.py")
@@ -22,6 +25,7 @@ def test_it_runs_each_test_once_on_sqlite_and_without_coroutines() -> None:
     assert [name for name in found if "postgres" in name or "async" in name] == []
 
 
+@pytest.mark.slow
 def test_it_runs_a_test_that_has_no_other_database() -> None:
     """packaging PT-32."""
     test = "tests/test_store_busy.py::test_a_commit_of_unknown_outcome_is_repeated_only_when_the_writes_are_repeatable"
@@ -31,6 +35,7 @@ def test_it_runs_a_test_that_has_no_other_database() -> None:
 CASES = "tests/journal/scores/test_scores.py::test_what_is_no_score_is_refused"
 
 
+@pytest.mark.slow
 def test_a_test_runs_from_coroutines_on_sqlite_alone_and_once() -> None:
     """house H-131."""
     found = collected(CASES)
@@ -41,12 +46,14 @@ def test_a_test_runs_from_coroutines_on_sqlite_alone_and_once() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_variant_that_is_asked_for_by_its_name_runs() -> None:
     """house H-131."""
     name = collected("--every-face", CASES)[-1]
     assert collected(name) == [name]
 
 
+@pytest.mark.slow
 def test_a_server_is_tried_with_all_that_has_one() -> None:
     """house H-132."""
     found = collected("--on-a-server", "tests/workflows/test_overrides.py")

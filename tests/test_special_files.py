@@ -324,6 +324,7 @@ def test_files_that_libpq_opens_are_looked_at_before(
             StateStore.open("postgresql://ana@127.0.0.1:1/state")
 
 
+@pytest.mark.slow
 def test_a_doctor_passes_by_a_fifo_among_logs(store: StateStore, tmp_path: Path) -> None:
     """house H-150."""
     logs = tmp_path / "state" / "agent-sessions" / "projects" / "p"

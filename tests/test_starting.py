@@ -93,6 +93,7 @@ def test_a_command_loads_the_domain_that_it_shows(words: tuple[str, ...], expect
     assert "alembic" not in modules
 
 
+@pytest.mark.slow
 def test_statistics_load_tables_but_no_repository(folder: Path) -> None:
     """packaging PT-30."""
     modules = loaded(COMMAND, "stats", folder=folder)

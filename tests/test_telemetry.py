@@ -219,6 +219,7 @@ def test_without_telemetry_no_unit_is_timed(
         engine.dispose()
 
 
+@pytest.mark.slow
 def test_the_recipe_for_prometheus_runs(sqlite_database: Database) -> None:
     """house H-118: counters, gauges and histograms are on its page."""
     with socket.socket() as free:

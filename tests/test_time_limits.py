@@ -78,6 +78,7 @@ def refuse_late(found: dict[str, tuple[str, float]], seconds: float = SECONDS) -
     assert not wrong, wrong
 
 
+@pytest.mark.slow
 def test_no_call_with_a_timeout_waits_longer_for_a_held_database(database: Database) -> None:
     """backends B-195: every method of every repository that has a limit of time."""
     store = database.open(settings=PATIENT)
@@ -90,6 +91,7 @@ def test_no_call_with_a_timeout_waits_longer_for_a_held_database(database: Datab
     assert store.workflows.queue.wait(cap=9, timeout=0) is False
 
 
+@pytest.mark.slow
 def test_no_awaited_call_with_a_timeout_waits_longer_for_a_held_database(database: Database) -> None:
     """backends B-195: the same calls, on worker threads."""
     opened = database.open(settings=PATIENT)
@@ -115,6 +117,7 @@ def test_no_wait_for_a_mailbox_with_a_held_file_is_longer_than_its_timeout(tmp_p
     refuse_late(found)
 
 
+@pytest.mark.slow
 def test_a_list_that_first_expires_what_is_overdue_waits_no_longer_than_others(database: Database) -> None:
     """backends B-90: both units of the call wait together as long as one."""
     settings = PATIENT.model_copy(

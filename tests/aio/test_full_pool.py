@@ -124,6 +124,7 @@ def test_awaited_calls_end_when_their_wait_is_over_however_many_wait(database: D
         assert {outcome for outcome, _ in found} <= {"made", "pool", "BackendBusy"}
 
 
+@pytest.mark.slow
 def test_a_wrong_argument_is_told_while_all_connections_are_in_use(database: Database) -> None:
     """backends B-176: long before the wait is over, of calls and of blocks."""
 
@@ -155,6 +156,7 @@ def _domains(store: StateStore) -> list[tuple[str, Callable[..., Any]]]:
     return [(path, method) for path, method in methods(store) if path.partition(".")[0] in names]
 
 
+@pytest.mark.slow
 def test_what_a_rehearsal_refuses_the_call_itself_refuses_in_the_same_words(every_backend: StateStore) -> None:
     """backends B-176: every public method of every domain, and nothing is asked or stored."""
     fill(every_backend)

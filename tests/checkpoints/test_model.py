@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from support.checkpoints.steps import NOTHING
 
@@ -68,6 +69,7 @@ actions = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(actions)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_call_leaves_what_the_model_says(database: Database, given_actions: list[tuple[Any, ...]]) -> None:

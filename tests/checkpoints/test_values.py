@@ -168,6 +168,7 @@ def test_a_step_walks_no_more_at_the_thousandth_than_at_the_tenth(sqlite_databas
     assert [after <= 1.5 * before for before, after in zip(early, late, strict=True)] == [True] * 3, (early, late)
 
 
+@pytest.mark.slow
 @pytest.mark.plain_postgres("reads statistics of tables, which the shards keep")
 def test_a_step_reads_no_more_rows_and_stores_no_more_bytes_on_postgres(postgres_database: Database) -> None:
     """checkpoints CK-48: rows that the server fetched and wrote, and bytes of the rows, of ten steps each."""

@@ -130,6 +130,7 @@ def test_the_chat_is_stored_as_messages_and_as_a_log(told: tuple[Said, str, Path
     assert len(list((folder / "agent-sessions" / "projects" / "-app").glob("chat-*.jsonl"))) == 1
 
 
+@pytest.mark.slow
 def test_people_see_the_story_and_nothing_of_a_temporary_directory_stays(tmp_path: Path) -> None:
     """packaging PT-2."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
@@ -192,6 +193,7 @@ def test_a_worker_whose_supervisor_is_gone_ends(database: Database) -> None:
     assert in_flight.turns == 5
 
 
+@pytest.mark.slow
 def test_a_worker_that_fails_is_an_error(database: Database) -> None:
     settings = Settings(url=database.url, state_dir=database.state_dir)
     with pytest.raises(MisuseError, match="ended with 1"):

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_tells_its_story(tmp_path: Path) -> None:
     """packaging PT-4."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

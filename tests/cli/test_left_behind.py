@@ -78,6 +78,7 @@ def test_what_a_killed_writer_had_committed_is_seen_and_the_rest_is_not(database
     assert asked.data["rows"] == [["left"]]
 
 
+@pytest.mark.slow
 def test_doctor_names_what_a_killed_writer_left_and_makes_all_its_checks(database: Database, left: Path) -> None:
     """maintenance OP-15, OP-16: the command that it names mends it."""
     place = ("--url", database.url, "--state-dir", database.state_dir, "--json")

@@ -228,6 +228,7 @@ def test_a_signal_ends_a_waiting_command_with_its_own_exit_code(
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_warnings_of_the_library_are_notes_for_people_and_part_of_the_object(tmp_path: Path) -> None:
     """maintenance OP-71, messaging M-6."""
 
@@ -250,6 +251,7 @@ def test_warnings_of_the_library_are_notes_for_people_and_part_of_the_object(tmp
     assert ["messaging_sessions: one" in warning for warning in said.answer["warnings"]] == [True]
 
 
+@pytest.mark.slow
 def test_the_installed_program_answers(sqlite_targets: dict[str, Target]) -> None:
     told = subprocess.run(
         [*PROGRAM, "--json", "current", "--url", sqlite_targets["empty"].url],

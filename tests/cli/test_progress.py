@@ -94,6 +94,7 @@ def long_commands(database: Database, tmp_path: Path) -> list[tuple[object, ...]
     ]
 
 
+@pytest.mark.slow
 def test_every_long_command_says_how_far_it_has_come(fresh_database: Database, tmp_path: Path, at_once: None) -> None:
     """maintenance OP-111."""
     for words in long_commands(fresh_database, tmp_path):

@@ -29,6 +29,7 @@ ITEM = {name: name * 12 for name in "abcd"}
 NOW = datetime(2026, 2, 3, 12, tzinfo=UTC)
 
 
+@pytest.mark.slow
 def test_every_list_fits_the_terminal(database: Database, typed: Any) -> None:
     """maintenance OP-95: also with long values everywhere. The token of the next page is to be copied whole."""
     scene(database)
@@ -209,12 +210,14 @@ def test_help_is_asked_for_in_every_usual_way(words: list[str]) -> None:
     assert found.out.startswith("Usage: lastlight-state")
 
 
+@pytest.mark.slow
 def test_the_package_is_the_program(sqlite_database: Database) -> None:
     """maintenance OP-98."""
     program = [sys.executable, "-m", "lastlight_state", "ls", "runs", "--url", sqlite_database.url]
     assert subprocess.run(program, check=True, capture_output=True, text=True).stdout == "(no runs)\n"
 
 
+@pytest.mark.slow
 @with_each(("line", "found"), [("mig", "migrate"), ("show sess", "session"), ("ls --st", "--status")])
 def test_a_shell_completes_commands_kinds_and_flags(line: str, found: str) -> None:
     """maintenance OP-98."""

@@ -44,6 +44,7 @@ def with_password(database: Database) -> str:
     return url.set(username=url.username or "postgres", password="geheim").render_as_string(hide_password=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["argument", "file", "variable", "variable of a file"])
 def test_the_command_for_a_database_with_a_password_migrates_it(
     postgres_database: Database,
@@ -72,6 +73,7 @@ def test_the_command_for_a_database_with_a_password_migrates_it(
     StateStore.open(url, schema="told").close()
 
 
+@pytest.mark.slow
 def test_a_command_whose_variable_is_not_set_works_on_no_other_database(
     monkeypatch: pytest.MonkeyPatch, shell: Callable[[str], Any]
 ) -> None:
@@ -97,6 +99,7 @@ def test_a_command_tells_no_password(url: str, told: str) -> None:
     assert backend.command("check") == f"lastlight-state check {told} --schema 'Odd name'"
 
 
+@pytest.mark.slow
 def test_the_command_for_a_file_works_on_that_file(tmp_path: Path, shell: Callable[[str], Any]) -> None:
     """migrations MG-21: whatever its name has."""
     path = tmp_path / "a $HOME & b%20.db"
@@ -107,6 +110,7 @@ def test_the_command_for_a_file_works_on_that_file(tmp_path: Path, shell: Callab
     StateStore.open(path, migrate=False).close()
 
 
+@pytest.mark.slow
 def test_every_command_of_a_finding_names_the_database_that_was_looked_at(
     tmp_path: Path, shell: Callable[[str], Any]
 ) -> None:
@@ -120,6 +124,7 @@ def test_every_command_of_a_finding_names_the_database_that_was_looked_at(
     store.close()
 
 
+@pytest.mark.slow
 def test_a_lost_version_is_mended_by_the_command_that_is_told(tmp_path: Path, shell: Callable[[str], Any]) -> None:
     """migrations MG-21."""
     path = tmp_path / "here.db"
@@ -132,6 +137,7 @@ def test_a_lost_version_is_mended_by_the_command_that_is_told(tmp_path: Path, sh
     StateStore.open(path).close()
 
 
+@pytest.mark.slow
 def test_a_missing_database_is_told_with_the_command_that_makes_it(tmp_path: Path, shell: Callable[[str], Any]) -> None:
     """migrations MG-21."""
     path = tmp_path / "none.db"

@@ -108,6 +108,7 @@ def test_a_binding_is_called_like_its_column() -> None:
                 assert {*binding.keys} <= {*table.columns.keys()}
 
 
+@pytest.mark.slow
 def test_every_statement_has_what_its_sealed_values_are_bound_to(database: Database) -> None:
     """codec CO-17: where it shows one, and where it stores one."""
     backend = database.open(codec=Bound(1)).backend

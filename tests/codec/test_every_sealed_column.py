@@ -49,6 +49,7 @@ def test_the_context_of_a_value_tells_its_row_and_column_from_all_others(name: s
     assert key in [{one.name for one in found.columns} for found in [*indexes, *constraints]]
 
 
+@pytest.mark.slow
 def test_a_value_that_was_moved_or_planted_is_named(database: Database) -> None:
     """codec CO-19, CO-20: within its column, from each other column of its type, and a plain one."""
     store = database.open(codec=Bound(1), plain="refuse")

@@ -123,6 +123,7 @@ def hostile(chance: random.Random) -> list[NewChunk]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", METRICS)
 def test_what_is_held_answers_as_a_scan_does(vectors: Vectors, scans: Vectors, raw: Raw, metric: Any) -> None:
     """conversations CV-49: ids, order and scores, to the last bit."""
@@ -423,6 +424,7 @@ def put_state(database: Database, state: str) -> None:
         store.conversations.vectors.put("ns", [NewChunk(f"c{n}", state, [n + 1, 0]) for n in range(20)])
 
 
+@pytest.mark.slow
 def test_processes_find_states_that_the_namespace_had(sqlite_database: Database) -> None:
     """conversations CV-49: two write, two search, and each answer is of one committed state."""
     put_state(sqlite_database, "first-0")

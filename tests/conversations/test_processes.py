@@ -60,6 +60,7 @@ def test_what_is_sent_is_acknowledged_once_though_a_reader_is_killed(
     assert sum(one.takes for one in inbox) == senders * messages + 2
 
 
+@pytest.mark.slow
 def test_a_killed_call_leaves_all_or_nothing(fresh_database: Database) -> None:
     """conversations CV-15, CV-17, CV-33, CV-40: with ``kill -9``, before any of its statements."""
     store = fresh_database.open(migrate=True)

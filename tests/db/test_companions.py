@@ -103,6 +103,7 @@ def add_notes(raw: Any, store: StateStore, tables: set[sa.Table]) -> dict[sa.Tab
     return made
 
 
+@pytest.mark.slow
 def test_every_list_shows_a_column_that_a_later_revision_adds(
     fresh_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +122,7 @@ def test_every_list_shows_a_column_that_a_later_revision_adds(
     assert len(made) > 25
 
 
+@pytest.mark.slow
 def test_what_a_list_reads_for_an_added_column_does_not_grow_with_its_rows(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

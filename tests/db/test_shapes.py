@@ -86,6 +86,7 @@ def test_lists_that_are_asked_for_any_number_of_shapes_take_bounded_memory(
     assert SHAPES.size <= most
 
 
+@pytest.mark.slow
 def test_statements_of_callers_take_bounded_memory(every_backend: StateStore) -> None:
     """backends B-61: a connection keeps hundreds of texts, and these may be long."""
     rows = every_backend.outputs.query.rows
@@ -131,6 +132,7 @@ def test_the_shape_that_was_not_used_for_the_longest_time_goes_first() -> None:
     assert kept.size == 0
 
 
+@pytest.mark.slow
 def test_threads_share_what_is_kept(every_backend: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """backends B-61: one that uses a shape while another makes room for others."""
     monkeypatch.setattr(SHAPES, "_most", 200_000)

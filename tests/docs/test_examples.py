@@ -126,6 +126,7 @@ def test_a_sketch_for_a_framework_is_python_and_imports_what_is_there(name: str)
             assert [word.name for word in node.names if not hasattr(module, word.name)] == []
 
 
+@pytest.mark.slow
 def test_the_first_pages_run_in_their_order_in_one_directory_and_again(
     place: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
@@ -135,6 +136,7 @@ def test_the_first_pages_run_in_their_order_in_one_directory_and_again(
         run_programs(name)
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_pages_pass(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

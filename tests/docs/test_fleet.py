@@ -43,6 +43,7 @@ LEFT = (
 SOAK = (pytest.mark.soak, pytest.mark.timeout(960))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [SMALL, pytest.param(WHOLE, marks=SOAK)], ids=["small", "whole"])
 def test_a_fleet_whose_workers_are_killed_loses_and_doubles_nothing(
     fresh_database: Database, monkeypatch: pytest.MonkeyPatch, size: dict[str, Any]

@@ -17,6 +17,7 @@ def test_the_example_has_the_function_of_the_page() -> None:
     assert function in (EXAMPLE / "service.py").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_example_pass(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

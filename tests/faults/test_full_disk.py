@@ -102,6 +102,7 @@ def test_a_call_that_finds_no_room_undoes_itself_and_its_block_goes_on(full: Sta
     assert names(full) == ["first", "third"]
 
 
+@pytest.mark.slow
 def test_a_write_that_the_system_refuses_is_repeated_and_then_named(sqlite_database: Database) -> None:
     """backends B-50: an I/O error is repeated as busy is, and harms nothing; one statement or several."""
     command = [sys.executable, "-W", "error", "-c", NO_ROOM, sqlite_database.url]

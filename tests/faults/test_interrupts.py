@@ -68,6 +68,7 @@ def attacked(database: Database, name: str, work: Work, *, step: int, **how: Any
     raise AssertionError
 
 
+@pytest.mark.slow
 @UNRAISABLE
 @pytest.mark.parametrize(("every", "step"), EVERY)
 @pytest.mark.parametrize("name", WORKS)
@@ -87,6 +88,7 @@ def test_a_store_works_after_a_second_exception_soon_after_the_first(
     assert attacked(fresh_database, name, WORKS[name], step=5, more=more) > 50
 
 
+@pytest.mark.slow
 @UNRAISABLE
 @pytest.mark.parametrize(("every", "step"), EVERY)
 def test_a_callers_transaction_stays_the_callers_after_an_exception_at_any_line_of_what_joined_it(
@@ -116,6 +118,7 @@ def test_a_callers_transaction_stays_the_callers_after_an_exception_at_any_line_
     engine.dispose()
 
 
+@pytest.mark.slow
 @UNRAISABLE
 @pytest.mark.parametrize(("every", "step"), EVERY)
 @pytest.mark.parametrize("name", THREADED)
@@ -204,6 +207,7 @@ def test_a_store_works_after_a_signal_that_raises_at_any_moment(fresh_database: 
     watched.works()
 
 
+@pytest.mark.slow
 def test_a_store_works_after_the_stack_was_too_deep_at_any_depth(
     fresh_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ PROGRAM = Path(killed_writers.__file__)
 ROUNDS = [pytest.param(8, id="8 rounds"), pytest.param(200, id="200 rounds", marks=pytest.mark.soak)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_what_a_killed_writer_was_promised_is_there_and_nothing_is_half_written(
     fresh_database: Database, state_dir: Path, rounds: int
@@ -51,6 +52,7 @@ def test_what_a_killed_writer_was_promised_is_there_and_nothing_is_half_written(
         assert raw.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_of_writers_that_share_commits_each_has_what_it_was_promised(fresh_database: Database, rounds: int) -> None:
     """backends GC-4: of a group that was not committed nothing is there, and no unit is half there."""

@@ -61,6 +61,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["own", "engine"])
 @pytest.mark.parametrize("journal", ["wal", "delete"])
 @pytest.mark.parametrize("lost", ["file", "directory"])

@@ -27,6 +27,7 @@ def reports(database: Database, seconds: float) -> list[dict[str, Any]]:
     return [json.loads(line) for line in finished.stdout.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", SCALE)
 def test_processes_lose_nothing_double_nothing_and_are_never_told_that_it_is_busy(
     fresh_database: Database, seconds: float

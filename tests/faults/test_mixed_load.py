@@ -22,6 +22,7 @@ SLACK = {"descriptors": 4, "threads": 4, "connections": 1}
 OF_LONG_RUNS = {"prepared": 4, "memory": 4, "blocks": 5_000}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120 + 60 * MINUTES)
 @pytest.mark.parametrize(("seconds", "samples"), SCALE)
 def test_a_process_with_a_mixed_load_holds_no_more_at_the_end(

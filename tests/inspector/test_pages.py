@@ -241,6 +241,7 @@ def test_an_id_may_hold_what_addresses_are_made_of(filled: StateStore) -> None:
         assert data["run"]["id"] == made.id
 
 
+@pytest.mark.slow
 def test_huge_texts_are_shown(filled: StateStore) -> None:
     """inspector IN-5: a megabyte without a space takes no more than a moment."""
     started = filled.workflows.executions.start("home:huge", run_id="home").id

@@ -60,6 +60,7 @@ def loaded(target: str, file: Path) -> None:
 MOVERS = (copied, restored, exported, archived)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
 def test_every_value_arrives_unchanged_by_every_mover(
     request: pytest.FixtureRequest, tmp_path: Path, one: str, other: str

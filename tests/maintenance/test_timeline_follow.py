@@ -124,6 +124,7 @@ result = None
 """
 
 
+@pytest.mark.slow
 def test_what_several_processes_do_is_told_to_each_follower_once_and_in_order(
     fresh_database: Database, crew: Crew
 ) -> None:

@@ -69,6 +69,7 @@ def test_it_upgrades_the_database_of_the_environment(place: Place, monkeypatch: 
     assert current(place.backend()) == "0001"
 
 
+@pytest.mark.slow
 def test_it_upgrades_the_database_whose_url_a_file_holds(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +83,7 @@ def test_it_upgrades_the_database_whose_url_a_file_holds(
     assert current(place.backend()) == scripts.revisions()[1]
 
 
+@pytest.mark.slow
 def test_it_finds_no_difference_to_the_models(place: Place) -> None:
     """migrations MG-14: ``alembic check``."""
     place.at()
@@ -95,6 +97,7 @@ def test_it_works_in_the_schema_that_is_named(postgres_place: Place) -> None:
     assert current(postgres_place.backend()) is None
 
 
+@pytest.mark.slow
 def test_an_upgrade_says_what_it_did_and_a_downgrade_that_there_is_no_way_down(place: Place) -> None:
     """migrations MG-69, as real commands; what the revisions do for old rows is done, too."""
     place.at("0001")
@@ -150,6 +153,7 @@ def test_it_works_from_elsewhere_with_the_configuration_named(sqlite_place: Plac
     assert current(sqlite_place.backend()) == scripts.head()
 
 
+@pytest.mark.slow
 @pytest.mark.plain_postgres("runs a script as one text")
 def test_it_writes_a_script_that_can_be_run(place: Place) -> None:
     """migrations MG-62: ``alembic upgrade --sql`` as a real command; from any revision, in one transaction."""
@@ -225,6 +229,7 @@ def run(place: Place, tree: Path, words: str, state: str) -> None:
         alembic_here("--raiseerr", "-x", f"url={place.url}", *words.split(), folder=tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ANY)
 def test_each_command_ends_in_words_and_changes_nothing(place: Place, tmp_path: Path, state: str) -> None:
     """migrations MG-2, MG-76: on an empty, an old, a current and a damaged database; a warning is an error here."""
@@ -262,6 +267,7 @@ def test_an_upgrade_puts_back_what_is_lost(place: Place) -> None:
     assert check(place.backend()).differences == ()
 
 
+@pytest.mark.slow
 def test_autogenerate_proposes_what_the_models_declare_and_no_revision_makes(
     sqlite_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

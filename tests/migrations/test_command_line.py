@@ -108,6 +108,7 @@ def test_a_script_goes_to_stdout_and_nothing_else_does(place: Place) -> None:
     assert data == {"state": "current", "from": ALL[-1], "to": ALL[-1], "sql": ""}
 
 
+@pytest.mark.slow
 def test_an_original_is_planned_and_taken_over(sqlite_place: Place) -> None:
     """migrations MG-46: revisions, rows rewritten, lock, and what is odd."""
     original(sqlite_place, STRICT, session("s", at="2026-06-29 20:15:00"))
@@ -130,6 +131,7 @@ def test_an_original_is_planned_and_taken_over(sqlite_place: Place) -> None:
     assert lastlight_state("migrate", "--url", sqlite_place.url).out == f"nothing to do\n{ALL[-1]}  current\n"
 
 
+@pytest.mark.slow
 def test_what_is_not_the_originals_is_refused_with_every_difference(sqlite_place: Place) -> None:
     """migrations MG-43, maintenance OP-72."""
     original(sqlite_place, SEED.replace("cost_usd REAL", "cost_usd TEXT").replace("turns INTEGER", "turns TEXT"))
@@ -146,6 +148,7 @@ def test_what_is_not_the_originals_is_refused_with_every_difference(sqlite_place
     assert all(line in lastlight_state("check", "--url", sqlite_place.url).out for line in listed)
 
 
+@pytest.mark.slow
 def test_a_version_that_was_lost_is_stamped(place: Place) -> None:
     """migrations MG-64: ``stamp`` refuses another revision unless it is forced."""
     place.at()
@@ -303,6 +306,7 @@ def owner_url(postgres_place: Place) -> Iterator[str]:
         admin.execute(f"DROP ROLE {role}")
 
 
+@pytest.mark.slow
 @pytest.mark.plain_postgres("makes roles that may use the schema public alone")
 @pytest.mark.parametrize("way", ["flag", "file", "environment"])
 def test_a_difficult_password_works_through_every_command_and_is_shown_by_none(

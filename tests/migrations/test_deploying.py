@@ -60,6 +60,7 @@ def test_the_pipeline_checks_and_migrates(postgres_place: Place) -> None:
     assert current(postgres_place.backend()) == HEAD
 
 
+@pytest.mark.slow
 def test_a_file_of_the_original_is_looked_at_and_taken_over(sqlite_place: Place) -> None:
     """packaging PT-24."""
     original(sqlite_place, SEED, ROWS)
@@ -105,6 +106,7 @@ def test_the_job_migrates(postgres_place: Place) -> None:
     assert current(postgres_place.backend()) == HEAD
 
 
+@pytest.mark.slow
 def test_pods_start_when_the_schema_fits_or_is_newer(postgres_place: Place, tmp_path: Path) -> None:
     """packaging PT-24: the init container ends with exit code 0, and with 4."""
     postgres_place.at()

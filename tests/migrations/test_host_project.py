@@ -124,6 +124,7 @@ def test_commands_that_do_not_upgrade_leave_our_tables_out(place: Place, host: H
         assert ours(place) == set(), words
 
 
+@pytest.mark.slow
 def test_an_upgrade_brings_our_tables_and_every_other_command_leaves_them(place: Place, host: Host) -> None:
     """migrations MG-53: and autogenerate, ``check`` and ``downgrade`` know that they are not the host's.
 
@@ -139,6 +140,7 @@ def test_an_upgrade_brings_our_tables_and_every_other_command_leaves_them(place:
     assert dropped == ["bills", "orders"]  # which no metadata declares
 
 
+@pytest.mark.slow
 def test_autogenerate_makes_a_table_that_refers_to_ours(place: Place, host: Host, tmp_path: Path) -> None:
     """migrations MG-105: it is made by the host's revision, and afterwards nothing is left to do."""
     env = RECIPE.replace("metadata = MetaData()  # your own tables", REFERS)

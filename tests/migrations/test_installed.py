@@ -48,6 +48,7 @@ def run(python: Path, *words: str, folder: Path) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 def test_it_migrates_with_the_revisions_that_it_carries(python: Path, tmp_path: Path) -> None:
     """migrations MG-1: from a wheel, which is made of an sdist, in another working directory."""
     where = Path(run(python, *WHERE, folder=tmp_path).strip())

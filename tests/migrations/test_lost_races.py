@@ -79,6 +79,7 @@ def test_a_foreign_table_that_came_meanwhile_is_refused(place: Place, monkeypatc
     assert tables(backend) == {"executions"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reached", ["0001", ALL[-1]])
 def test_what_another_has_taken_over_meanwhile_is_upgraded_alone(
     sqlite_place: Place, reached: str, monkeypatch: pytest.MonkeyPatch
@@ -124,6 +125,7 @@ def test_a_schema_that_was_changed_meanwhile_is_not_stamped(
     assert current(backend) is None
 
 
+@pytest.mark.slow
 @both_stamps
 def test_a_schema_that_another_has_upgraded_meanwhile_is_not_stamped_as_older(
     place: Place, stamping: Any, refusal: type[Exception], monkeypatch: pytest.MonkeyPatch
@@ -137,6 +139,7 @@ def test_a_schema_that_another_has_upgraded_meanwhile_is_not_stamped_as_older(
     assert current(backend) == ALL[-1]
 
 
+@pytest.mark.slow
 @both_stamps
 def test_a_schema_that_another_has_upgraded_meanwhile_is_stamped_as_what_it_is(
     place: Place, stamping: Any, refusal: type[Exception], monkeypatch: pytest.MonkeyPatch

@@ -54,6 +54,7 @@ def place(request: pytest.FixtureRequest, product: str) -> Place:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("product", "kind"), [(product, kind) for product, kind in ALL if kind != "column"])
 def test_whatever_is_lost_is_named_by_opening_and_put_back_by_migrating(place: Place, kind: str) -> None:
     """migrations MG-59, MG-73: each thing of the newest revision, one at a time; both checks name it, too."""
@@ -220,6 +221,7 @@ def test_of_eight_deployers_one_puts_back_what_is_lost(place: Place, workers: Wo
     assert opens(backend) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("product", KINDS)
 def test_a_deployer_that_is_killed_while_it_puts_back_changes_nothing(place: Place, workers: Workers) -> None:
     """migrations MG-75: at any statement; the next one does all of it."""

@@ -41,6 +41,7 @@ def test_a_revision_takes_nothing_from_a_populated_database(place: Place, before
     assert with_connection(backend, partial(contents, columns=columns)) == rows
 
 
+@pytest.mark.slow
 def test_rows_of_every_revision_reach_the_head_and_new_ones_fit_beside_them(place: Place) -> None:
     """migrations MG-13: a long-lived database, filled again after each revision."""
     backend = place.backend()

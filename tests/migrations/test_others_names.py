@@ -88,6 +88,7 @@ def run(place: Place, statements: list[str]) -> None:
         place.raw().execute(statement)
 
 
+@pytest.mark.slow
 def test_what_others_have_beside_our_tables_is_no_difference(place: Place, tmp_path: Path) -> None:
     """migrations MG-106: views, sequences, types, functions, triggers, names in capitals, names over 63 bytes."""
     run(place, BESIDE[place.name])

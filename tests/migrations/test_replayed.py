@@ -51,6 +51,7 @@ def rows(place: Place) -> list[list[object]]:
     return [place.raw().execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in stored]
 
 
+@pytest.mark.slow
 def test_kept_statements_make_the_database_that_the_revisions_make(places: list[Place], replaying: None) -> None:
     """Compare what other tests have with what the revisions make."""
     first, second, third = places

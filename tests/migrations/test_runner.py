@@ -60,6 +60,7 @@ def test_migrating_goes_as_far_as_it_was_asked(place: Place) -> None:
     assert migrate(backend).revisions == ALL[1:]
 
 
+@pytest.mark.slow
 def test_one_revision_at_a_time_ends_where_all_at_once_does(place: Place) -> None:
     backend = place.backend()
     for revision in ALL:
@@ -144,6 +145,7 @@ def test_waiting_for_another_migration_is_bounded(place: Place) -> None:
     assert current(backend) is None
 
 
+@pytest.mark.slow
 def test_waiting_for_a_table_in_use_is_bounded(postgres_place: Place) -> None:
     """migrations MG-26, Postgres: a waiting ALTER TABLE would make everybody else wait behind it."""
     backend = postgres_place.at("0001")
@@ -165,6 +167,7 @@ def test_a_schema_may_have_an_odd_name(postgres_place: Place, schema: str) -> No
     delete_is_refused(postgres_place.raw(), schema)
 
 
+@pytest.mark.slow
 def test_two_schemas_of_one_database_are_independent(postgres_place: Place) -> None:
     """migrations MG-29, Postgres: versions, tables and guards."""
     left, right = postgres_place.backend(schema="left"), postgres_place.backend(schema="right")

@@ -48,6 +48,7 @@ def test_a_script_makes_what_migrate_makes(place: Place, found: str | None) -> N
     assert differences(catalogue(backend), newest(backend)) == []
 
 
+@pytest.mark.slow
 def test_a_script_keeps_every_row(place: Place) -> None:
     """migrations MG-62."""
     backend = place.at("0001")

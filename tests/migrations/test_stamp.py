@@ -15,6 +15,7 @@ ALL = scripts.revisions()
 FORGET = "DROP TABLE lastlight_state_version"
 
 
+@pytest.mark.slow
 @with_each("revision", ["0001", ALL[-1]])
 def test_a_database_that_lost_its_version_gets_it_back(place: Place, revision: str) -> None:
     """migrations MG-64: and is as it was before."""
@@ -38,6 +39,7 @@ def test_a_foreign_version_is_replaced(place: Place) -> None:
     assert raw.execute("SELECT version_num FROM lastlight_state_version").fetchall() == [(ALL[-1],)]
 
 
+@pytest.mark.slow
 def test_a_revision_that_the_schema_is_not_at_is_refused(place: Place) -> None:
     """migrations MG-64: too new a revision names what is missing, too old a one what is there already."""
     backend = place.at("0001")
@@ -89,6 +91,7 @@ def test_extra_tables_and_columns_do_no_harm(place: Place) -> None:
     assert stamp(backend).state == "current"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tables_of", [SEED, LATER], ids=["first", "later"])
 def test_what_was_taken_over_is_what_the_revisions_make(sqlite_place: Place, tables_of: str) -> None:
     """migrations MG-42: nothing is missing, nothing is otherwise."""
@@ -106,6 +109,7 @@ def test_nothing_is_left_of_the_place_where_revisions_were_tried(postgres_place:
     assert postgres_place.raw().execute(schemas).fetchone() == (0,)
 
 
+@pytest.mark.slow
 def test_a_schema_of_its_own_is_compared_and_stamped(postgres_place: Place) -> None:
     """migrations MG-29, Postgres."""
     backend = postgres_place.backend(schema='Odd "name"')

@@ -261,6 +261,7 @@ def test_a_statement_on_a_model_meets_the_guards_of_the_database(filled: StateSt
     assert filled.workflows.runs.get("home").trace_id == "theirs"
 
 
+@pytest.mark.slow
 def test_loading_the_models_adds_no_listener_that_others_meet(tmp_path: Path) -> None:
     """house H-114: not to sessions or engines of the host."""
     program = (
@@ -289,6 +290,7 @@ def test_every_call_that_a_refusal_names_is_there(sqlite_database: Database) -> 
             assert callable(found)
 
 
+@pytest.mark.slow
 def test_a_store_loads_no_public_model(tmp_path: Path) -> None:
     """house H-110: relationships and refusals come with the first model that is asked for."""
     program = (

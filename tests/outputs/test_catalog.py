@@ -434,6 +434,7 @@ def test_an_unknown_key_is_not_found(store: StateStore, run_id: str) -> None:
 OWN_TABLES = sorted({*Base.metadata.tables, "alembic_version"})
 
 
+@pytest.mark.slow
 @with_each("name", OWN_TABLES)
 def test_no_output_takes_the_name_of_a_table_of_ours(every_backend: StateStore, name: str) -> None:
     """outputs D-5: neither by its key nor by name, and nothing else is looked at before."""

@@ -270,6 +270,7 @@ print(schema_text(shape_of(Analysis).json_schema), end="")
 """
 
 
+@pytest.mark.slow
 def test_the_prompt_schema_is_one_text_in_every_process() -> None:
     """outputs D-12: the caller's fields and no bookkeeping."""
     from support.outputs.shapes import Analysis

@@ -276,6 +276,7 @@ def test_acts_are_there_for_coroutines(url: str, tmp_path: Path) -> None:
     assert asyncio.run(act()) == ["b"]
 
 
+@pytest.mark.slow
 def test_tenants_with_work_are_found_together(url: str, tenants: Tenants, monkeypatch: pytest.MonkeyPatch) -> None:
     """tenants TN-20: several by each statement."""
     monkeypatch.setattr(work, "TOGETHER", 4)

@@ -217,6 +217,7 @@ def test_a_codec_that_is_given_again_compiles_no_statement(tenants: Tenants) -> 
     assert size_after_opening() == size_after_opening()
 
 
+@pytest.mark.slow
 def test_statements_are_kept_for_few_codecs(tenants: Tenants) -> None:
     """tenants TN-7: the memory of many tenants' stores does not grow with their codecs."""
     left = [weakref.ref(codec) for codec in use_codecs(tenants, 3 * MOST_KEPT)]

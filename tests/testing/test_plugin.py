@@ -43,6 +43,7 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_server")
 def test_tests_that_ask_for_no_server_start_none(pytester: pytest.Pytester) -> None:
     pytester.makeini(ON_DEMAND)
@@ -50,6 +51,7 @@ def test_tests_that_ask_for_no_server_start_none(pytester: pytest.Pytester) -> N
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_server")
 def test_a_test_without_its_server_fails_with_the_reasons(pytester: pytest.Pytester) -> None:
     pytester.makeini(ON_DEMAND)
@@ -63,6 +65,7 @@ def served_from(result: pytest.RunResult) -> set[str]:
     return {line for line in result.outlines if line.startswith("served from")}
 
 
+@pytest.mark.slow
 def test_on_demand_one_server_is_started_for_all_tests(pytester: pytest.Pytester) -> None:
     pytester.makeini(ON_DEMAND)
     pytester.makepyfile(NEEDS_POSTGRES)
@@ -71,6 +74,7 @@ def test_on_demand_one_server_is_started_for_all_tests(pytester: pytest.Pytester
     assert len(served_from(result)) == 1
 
 
+@pytest.mark.slow
 def test_at_start_all_workers_share_the_server_that_the_header_names(pytester: pytest.Pytester) -> None:
     pytester.makeini(AT_START)
     pytester.makepyfile(NEEDS_POSTGRES)
@@ -80,6 +84,7 @@ def test_at_start_all_workers_share_the_server_that_the_header_names(pytester: p
     assert len(served_from(result)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_server")
 @pytest.mark.parametrize("workers", ["-n0", "-n2"])
 def test_at_start_a_run_without_a_server_ends_at_once(pytester: pytest.Pytester, workers: str) -> None:
@@ -90,6 +95,7 @@ def test_at_start_a_run_without_a_server_ends_at_once(pytester: pytest.Pytester,
     result.stderr.fnmatch_lines(["*no PostgreSQL for the tests:", "*LASTLIGHT_TEST_POSTGRES_URL is not set*"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_server")
 def test_collecting_tests_starts_no_server(pytester: pytest.Pytester) -> None:
     pytester.makeini(AT_START)
@@ -170,6 +176,7 @@ def test_mine(lastlight_database, number):
 """
 
 
+@pytest.mark.slow
 def test_every_fixture_is_called_after_the_library(pytester: pytest.Pytester) -> None:
     """packaging PT-37: on both databases, sync and async."""
     pytester.makeini(ON_DEMAND)
@@ -177,6 +184,7 @@ def test_every_fixture_is_called_after_the_library(pytester: pytest.Pytester) ->
     pytester.runpytest_subprocess().assert_outcomes(passed=12)
 
 
+@pytest.mark.slow
 def test_a_fixture_that_a_service_forgot_is_not_ours(pytester: pytest.Pytester) -> None:
     """packaging PT-37: short names are there where they are asked for alone."""
     pytester.makepyfile(FORGOTTEN)
@@ -188,6 +196,7 @@ def test_a_fixture_that_a_service_forgot_is_not_ours(pytester: pytest.Pytester) 
     pytester.runpytest_subprocess().assert_outcomes(passed=4)
 
 
+@pytest.mark.slow
 def test_templates_have_the_tables_of_a_service(pytester: pytest.Pytester) -> None:
     """packaging PT-38: each test begins with empty ones, on both databases."""
     pytester.makeini(ON_DEMAND)

@@ -108,6 +108,7 @@ def test_a_server_is_open_to_its_owner_alone(place: Path, any_binaries: Binaries
             assert connection.execute("SHOW listen_addresses").fetchone() == ("",)
 
 
+@pytest.mark.slow
 def test_killing_the_owner_stops_the_server_and_removes_its_directory(place: Path, any_binaries: Binaries) -> None:
     with owner(place, any_binaries) as process:
         url = line(process)
@@ -146,6 +147,7 @@ sys.stdin.read()
         assert is_empty(place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wheel", in_wheels()[:1], ids=lambda found: found.folder.parent.name)
 def test_binaries_in_a_private_directory_serve_and_nothing_is_opened_for_them(place: Path, wheel: Binaries) -> None:
     private = place / "private"

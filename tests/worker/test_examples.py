@@ -54,6 +54,7 @@ def reply(store: StateStore, run: WorkflowRun, text: str) -> None:
     store.workflows.approvals.answer(question.id, "replied", by="ana", response=text)
 
 
+@pytest.mark.slow
 def test_the_socratic_loop_asks_until_it_is_clear_and_no_kill_repeats_a_turn(
     store: StateStore, database: Database
 ) -> None:
@@ -81,6 +82,7 @@ def test_the_socratic_loop_asks_until_it_is_clear_and_no_kill_repeats_a_turn(
     assert len(str(done.scratch)) < 400
 
 
+@pytest.mark.slow
 def test_the_engine_resumes_after_a_kill_and_uses_its_cache(store: StateStore, database: Database) -> None:
     """workflows W-181: a person's choice and a signal wake runs that nobody holds."""
     runs = [given(store, "issue-to-pr", {"title": "mend"}) for _ in range(2)]

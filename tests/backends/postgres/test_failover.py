@@ -85,6 +85,7 @@ def test_a_coroutine_leaves_a_standby_as_a_thread_does(servers: Pair) -> None:
         asyncio.run(work(way))
 
 
+@pytest.mark.slow
 def test_a_standby_that_is_promoted_is_used_without_another_connection(servers: Pair) -> None:
     """backends B-110: a server tells its connections what it became. A store that reads is used there before, too."""
     with pair() as own:
@@ -101,6 +102,7 @@ def test_a_standby_that_is_promoted_is_used_without_another_connection(servers: 
             assert reader.workflows.runs.get(run.id) == run
 
 
+@pytest.mark.slow
 def test_a_promotion_under_writers_loses_and_doubles_nothing_where_commits_wait_for_the_standby() -> None:
     """backends B-110: every acknowledged event is there once, and the numbers have no gap."""
     with pair(*SYNCHRONOUS) as servers, StateStore.open(servers.url, migrate=True) as store:
@@ -141,6 +143,7 @@ def test_a_promotion_under_writers_loses_and_doubles_nothing_where_commits_wait_
                 assert keys <= set(stored)
 
 
+@pytest.mark.slow
 def test_one_transaction_may_wait_for_the_standby_where_others_do_not() -> None:
     """backends B-111: by the setting of Postgres, for this transaction alone."""
     with (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from support.cluster import pair
 
 from lastlight_state import Settings, StateStore
@@ -15,6 +16,7 @@ TRIGGER = Trigger("t", type="cli")
 QUEUED = RunOptions(status="queued")
 
 
+@pytest.mark.slow
 def test_a_file_becomes_a_cluster_and_nothing_is_lost_on_the_way(tmp_path: Path) -> None:
     """cluster CL-50: copied to a primary with a standby, read there, and gone on with after the primary fell."""
     with StateStore.open(tmp_path / "one.db", state_dir=tmp_path) as one:

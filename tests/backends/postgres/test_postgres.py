@@ -180,6 +180,7 @@ with StateStore.open(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.slow
 def test_a_process_may_have_any_number_of_files_open(postgres_database: Database) -> None:
     """backends B-32: ``select`` would know no file beyond the 1,024th."""
     command = [sys.executable, "-W", "ignore", "-c", MANY_FILES, postgres_database.url]
@@ -345,6 +346,7 @@ def test_a_search_path_that_names_no_schema_is_refused(postgres_url: str) -> Non
         StateStore.open(url.render_as_string(hide_password=False), migrate=True)
 
 
+@pytest.mark.slow
 def test_schemas_of_one_database_know_nothing_of_one_another(postgres_url: str) -> None:
     """backends B-35."""
     with (

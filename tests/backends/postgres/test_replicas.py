@@ -162,6 +162,7 @@ def test_reports_views_followers_and_checks_run_on_a_replica(servers: Pair) -> N
         assert store.replica.workflows.lookups.repos() is not None
 
 
+@pytest.mark.slow
 def test_a_replica_that_is_promoted_shows_what_it_wrote_itself() -> None:
     """cluster CL-15: and of a primary whose log is shorter, its own is required."""
     with pair("synchronous_commit=on") as own:

@@ -101,6 +101,7 @@ def drivers(store: StateStore) -> list[sqlite3.Connection]:
     return found
 
 
+@pytest.mark.slow
 def test_no_checkpoint_of_ours_is_made_while_another_process_commits(path: Path) -> None:
     """backends B-180: three processes write, checkpoint in every mode and vacuum; a fourth looks at SQLite's locks.
 
@@ -273,6 +274,7 @@ def test_the_log_is_bounded_under_readers_that_overlap(store: StateStore, path: 
     assert pages_of(path) < 12 * PAGES
 
 
+@pytest.mark.slow
 def test_an_interruption_in_the_middle_leaves_the_next_writer_a_clean_connection(store: StateStore) -> None:
     """backends B-87, B-180."""
     copied: Callable[..., Any] = checkpoints._copy_pages
@@ -293,6 +295,7 @@ def test_an_interruption_in_the_middle_leaves_the_next_writer_a_clean_connection
     assert not store.maintenance.checkpoint.run().busy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"pool_size": 1, "max_overflow": 0}, {"poolclass": sa.NullPool}])
 def test_the_log_of_a_callers_engine_is_brought_in(path: Path, options: dict[str, Any]) -> None:
     """backends B-181: also where its pool has one connection, which has its own setting again after each unit."""

@@ -53,6 +53,7 @@ def run(program: str, folder: Path, **environment: str) -> str:
 ASKED = {dbapi.VARIABLE: "pysqlite3"}
 
 
+@pytest.mark.slow
 def test_the_variable_chooses_the_driver(tmp_path: Path) -> None:
     """backends B-184: for stores, engines and connections of a caller."""
     program = """
@@ -75,6 +76,7 @@ print(dbapi.NAME)
     assert run(program, tmp_path, **ASKED) == "pysqlite3"
 
 
+@pytest.mark.slow
 def test_a_callers_connection_of_the_other_library_is_refused(tmp_path: Path) -> None:
     """backends B-184: of an engine, and joined."""
     program = """
@@ -104,6 +106,7 @@ def test_what_is_no_connection_of_the_driver_is_refused() -> None:
     assert f"module={dbapi.NAME}" in str(refused.value)
 
 
+@pytest.mark.slow
 def test_settings_that_ask_for_another_driver_than_the_process_has_are_refused(tmp_path: Path) -> None:
     """backends B-184."""
     program = """
@@ -119,6 +122,7 @@ except MisuseError as error:
     )
 
 
+@pytest.mark.slow
 def test_a_driver_that_nobody_knows_or_has_is_refused_by_name(tmp_path: Path) -> None:
     """backends B-184: and the extra is named that brings it."""
     assert "sqlite_driver: Input should be 'sqlite3' or 'pysqlite3'" in run(

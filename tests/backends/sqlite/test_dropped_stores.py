@@ -10,6 +10,7 @@ from support.workflows.steps import started
 from lastlight_state import StateStore
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_stores_that_are_dropped_leave_no_descriptor(tmp_path: Path) -> None:
     """house H-76: of the file, and of the log that a checkpoint is made of."""

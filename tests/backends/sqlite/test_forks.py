@@ -168,12 +168,14 @@ def names(store: StateStore) -> set[str]:
     return {run.workflow_name for run in store.workflows.runs.list()}
 
 
+@pytest.mark.slow
 def test_the_childs_copy_of_a_store_is_refused_and_the_parents_goes_on(fresh_database: Database) -> None:
     """backends B-11: after ``fork`` the child's copy is `MisuseError`."""
     run(REFUSED, fresh_database.url)
     assert names(fresh_database.open()) == {"before", "after"}
 
 
+@pytest.mark.slow
 def test_a_child_may_open_its_own_store_and_loses_nothing_when_its_parent_closes(fresh_database: Database) -> None:
     """backends B-11: SQLite would take the parent's locks for the child's, and drop the log under it."""
     run(OWN_STORE, fresh_database.url)
@@ -182,6 +184,7 @@ def test_a_child_may_open_its_own_store_and_loses_nothing_when_its_parent_closes
         assert fresh_database.raw().execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
+@pytest.mark.slow
 def test_a_child_of_a_parent_in_the_middle_of_a_unit_is_kept_from_the_file(
     state_store: StateStore, state_dir: Path
 ) -> None:
@@ -197,6 +200,7 @@ def test_children_forked_under_load_are_told_and_never_hang(fresh_database: Data
     assert "after" in names(fresh_database.open())
 
 
+@pytest.mark.slow
 def test_a_child_that_leaves_its_parents_block_does_not_end_it(fresh_database: Database) -> None:
     """backends B-11: its ROLLBACK would be the parent's."""
     run(LEAVING_A_BLOCK, fresh_database.url)

@@ -362,6 +362,7 @@ hostile = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(hostile, st.integers(1, 3_000)), max_size=6).map(
         lambda parts: b"".join(part * times for part, times in parts)

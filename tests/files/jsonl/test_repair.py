@@ -91,6 +91,7 @@ def test_a_copy_and_its_rejects_account_for_every_byte_and_the_source_is_untouch
     assert found.account.size == len(DAMAGED)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_cut_anywhere_keeps_every_whole_record(path: Path, tmp_path: Path) -> None:
     """maintenance OP-65, OP-66: glued lines, NUL and broken bytes included; the parts add up to the file."""
     for end in range(len(DAMAGED) + 1):
@@ -335,6 +336,7 @@ def test_whoever_copies_runs_after_writers_only_as_long_as_there_is_ever_less_to
     assert seen == [100_000, *copied]
 
 
+@pytest.mark.slow
 def test_no_line_is_lost_while_files_are_replaced_under_their_writers(path: Path, tmp_path: Path) -> None:
     """agent-log L-112; maintenance OP-66: and a follower of the clean file finds every returned append."""
     path.write_bytes(DAMAGED)

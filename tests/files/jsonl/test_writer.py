@@ -149,6 +149,7 @@ def test_eight_processes_append_lines_of_70_kb_each_in_its_order(path: Path, cou
     assert (seen.issues, seen.torn_tail) == ([], False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [4, pytest.param(200, marks=SOAK)])
 def test_killed_writers_lose_nothing_that_was_returned_and_harm_nobody(path: Path, tmp_path: Path, rounds: int) -> None:
     """agent-log L-2, L-22, case 1: 2 MiB lines cut by kill -9 while others append."""

@@ -29,6 +29,7 @@ def attack(root: Path, share: float, seed: int) -> tuple[int, list[object]]:
     return made, wrong
 
 
+@pytest.mark.slow
 def test_a_hostile_argument_of_a_mailbox_is_the_librarys_own_error(tmp_path: Path) -> None:
     """mailbox MB-105: on both sides, also within argument groups."""
     made, wrong = attack(tmp_path, share=0.02, seed=11)

@@ -106,6 +106,7 @@ def test_a_reader_never_sees_destinations_half_replaced(host: HostMailbox, agent
     assert seen <= {tuple(one.name for one in entries) for entries in sets}
 
 
+@pytest.mark.slow
 def test_a_killed_creation_leaves_no_session_or_a_whole_one(mailboxes: Mailboxes) -> None:
     """mailbox MB-03: at each call of the system that changes files."""
     codes = []

@@ -54,6 +54,7 @@ def killed_at(step: int, work: Callable[[], object]) -> int:
     return ended(forked(doomed))
 
 
+@pytest.mark.slow
 def test_settling_that_is_killed_leaves_a_series_with_one_live_message(
     mailboxes: Mailboxes, host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
 ) -> None:

@@ -48,6 +48,7 @@ def test_what_a_killed_writer_was_told_is_there_and_its_run_is_free(log: RunLog)
         assert writer.event({}) == len(records) - 1
 
 
+@pytest.mark.slow
 def test_a_start_that_is_killed_leaves_a_whole_header_or_no_file(tmp_path: Path) -> None:
     """run-log RL-20."""
     outcomes = set()
@@ -62,6 +63,7 @@ def test_a_start_that_is_killed_leaves_a_whole_header_or_no_file(tmp_path: Path)
     assert outcomes == {(-signal.SIGKILL, False), (-signal.SIGKILL, True), (0, True)}
 
 
+@pytest.mark.slow
 def test_a_save_that_is_killed_leaves_the_old_state_or_the_new_one(log: RunLog) -> None:
     """run-log RL-70."""
     outcomes = set()

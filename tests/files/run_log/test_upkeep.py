@@ -200,6 +200,7 @@ def test_what_does_not_read_back_is_not_packed(log: RunLog, monkeypatch: pytest.
     assert plain.read_bytes() == data
 
 
+@pytest.mark.slow
 def test_a_packing_that_is_killed_leaves_a_whole_log(tmp_path: Path) -> None:
     """run-log RL-82: at each system call; the next packing finishes and cleans up."""
     outcomes = set()

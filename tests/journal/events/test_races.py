@@ -40,6 +40,7 @@ def test_threads_leave_no_gap_and_no_double(every_backend: StateStore, run_id: s
     assert all(one == sorted(one) for one in told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("events", SCALE)
 def test_processes_leave_no_gap_and_no_double(fresh_database: Database, events: int) -> None:
     """journal Q-1: 16 processes, one run that all append to and one of each."""

@@ -30,6 +30,7 @@ def siblings(names: str) -> Any:
     return element("list", *(element("item", text(name), id=name) for name in names))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(TREES, min_size=2, max_size=4))
 def test_any_trees_one_after_the_other_are_what_their_changes_make(trees: list[Any]) -> None:
@@ -39,6 +40,7 @@ def test_any_trees_one_after_the_other_are_what_their_changes_make(trees: list[A
         assert codec.diff(following, following).ops == ()
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(TREES)
 def test_any_tree_is_well_formed_xml(tree: Any) -> None:

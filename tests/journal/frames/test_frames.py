@@ -113,6 +113,7 @@ def codec_tree(tree: Any) -> Any:
     return codec.apply(tree, codec.diff(tree, tree))
 
 
+@pytest.mark.slow
 def test_texts_that_are_kept_are_never_mixed_up_and_never_too_many(every_backend: StateStore) -> None:
     """journal R-9, P-4: 600 frames of two runs, read twice in any order."""
     runs = [started(every_backend).id for _ in range(2)]
@@ -222,6 +223,7 @@ def test_a_replay_reads_each_row_once(database: Database) -> None:
     assert whole == [codec_tree(frame(i)) for i in range(130)]
 
 
+@pytest.mark.slow
 def test_a_replay_begins_after_a_frame_and_ends_with_one(store: StateStore) -> None:
     """journal R-4, R-7: whole frames and changes are where it begins and ends; no bound is every frame."""
     run = started(store).id

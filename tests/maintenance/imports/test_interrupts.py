@@ -25,6 +25,7 @@ LINES = {"lionagi-runs": 17_000, "lastlight-logs": 6_000, "codelia": 6_000, BUND
 NOTE = "interrupted; to go on: the same command"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", LINES)
 def test_an_interrupted_import_says_so_and_the_same_command_goes_on(

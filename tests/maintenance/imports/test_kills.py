@@ -59,6 +59,7 @@ def _program(database: Database, kind: str, path: Path) -> Iterator[Callable[[in
         yield killed_at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != BUNDLE])
 def test_an_import_that_is_killed_before_its_last_step_has_stored_nothing_of_the_unit(
     fresh_database: Database, sqlite_template: SqliteTemplate, tmp_path: Path, kind: str
@@ -75,6 +76,7 @@ def test_an_import_that_is_killed_before_its_last_step_has_stored_nothing_of_the
         assert (killed_at(-2).isdecimal(), Stored.of(fresh_database, store)) == (True, last)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_import_that_is_killed_anywhere_leaves_whole_units_and_goes_on(

@@ -117,6 +117,7 @@ RUN = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(
     runs=st.lists(RUN, max_size=4),

@@ -33,6 +33,7 @@ def killed(database: Database, kills: int, kind: str) -> int:
     return int(finished.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "kills"), KILLS)
 def test_a_prune_that_is_killed_again_and_again_removes_what_an_undisturbed_one_does(
     fresh_database: Database, kind: str, kills: int

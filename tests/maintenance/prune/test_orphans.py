@@ -172,6 +172,7 @@ def order(raw: Any, made: datetime, key: str, messages: list[str], owned: str = 
         insert(raw, "branches", {**common, "session_id": key})
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     ages=st.lists(st.integers(0, 60), max_size=6),

@@ -142,6 +142,7 @@ NODE = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(graph=st.lists(NODE, max_size=5), keep_n=st.integers(0, 2), batch=st.sampled_from([1, 5, 20_000]))
 def test_a_dry_run_tells_the_truth_about_any_graph_of_sessions(

@@ -25,6 +25,7 @@ RUN = "4f6c9a1e-0b7d-4c57-9b5e-1a2f3c4d5e6f"
 LATER_REVISIONS = scripts.revisions()[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tables_of", [SEED, LATER], ids=["first", "later"])
 def test_the_first_open_takes_it_over_and_the_rows_read_back(sqlite_place: Place, tables_of: str) -> None:
     """migrations MG-40: with the tables of the document, and as later versions of the program left them."""
@@ -57,6 +58,7 @@ def test_what_was_taken_over_can_be_worked_on(sqlite_place: Place, tables_of: st
         assert (appended.message.id, store.messaging.sessions.get("chat-now").message_count) == (3, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tables_of", [SEED, LATER], ids=["first", "later"])
 def test_no_row_and_no_column_is_lost(sqlite_place: Place, tables_of: str) -> None:
     """migrations MG-41: also what this library knows nothing about, and another program's ``alembic_version``."""
@@ -68,6 +70,7 @@ def test_no_row_and_no_column_is_lost(sqlite_place: Place, tables_of: str) -> No
     assert with_connection(backend, lambda connection: contents(connection, columns)) == before
 
 
+@pytest.mark.slow
 def test_it_says_what_it_did_and_a_second_time_does_nothing(sqlite_place: Place) -> None:
     """migrations MG-40."""
     original(sqlite_place, SEED, ROWS)
@@ -110,6 +113,7 @@ def test_foreign_keys_are_kept_afterwards(sqlite_place: Place) -> None:
     assert caught.value.code == "foreign_key"
 
 
+@pytest.mark.slow
 def test_of_eight_processes_one_takes_it_over_and_all_succeed(sqlite_place: Place, workers: Workers) -> None:
     """migrations MG-25."""
     original(sqlite_place, SEED, ROWS)
@@ -117,6 +121,7 @@ def test_of_eight_processes_one_takes_it_over_and_all_succeed(sqlite_place: Plac
     assert sorted(said) == [[]] * 7 + [list(LATER_REVISIONS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statements", [2, 30, 90])
 def test_a_process_killed_meanwhile_leaves_the_file_as_it_was(
     sqlite_place: Place, workers: Workers, statements: int
@@ -177,6 +182,7 @@ REMARKS = (
 )
 
 
+@pytest.mark.slow
 def test_what_is_odd_about_rows_is_said_and_left_as_it_is(
     sqlite_place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -193,6 +199,7 @@ def test_what_is_odd_about_rows_is_said_and_left_as_it_is(
     assert raw.execute(values).fetchall() == before
 
 
+@pytest.mark.slow
 def test_on_postgres_tables_of_other_types_are_somebody_elses(postgres_place: Place) -> None:
     """migrations MG-45: every contradiction is named, and nothing is changed."""
     raw = postgres_place.raw()
@@ -209,6 +216,7 @@ def test_on_postgres_tables_of_other_types_are_somebody_elses(postgres_place: Pl
     assert tables(backend) == {"executions"}
 
 
+@pytest.mark.slow
 def test_a_chat_key_that_was_unique_for_ever_is_so_no_longer(place: Place) -> None:
     """migrations MG-42, messaging M-7."""
     of_era(place, next(era for era in ERAS if "v0.1" in era.stem))
@@ -243,6 +251,7 @@ def test_a_host_application_is_told_to_migrate_first(sqlite_place: Place) -> Non
     assert current(sqlite_place.backend()) is None
 
 
+@pytest.mark.slow
 def test_a_program_that_is_writing_is_waited_for(sqlite_place: Place) -> None:
     """migrations MG-44: nothing of what it writes is lost."""
     raw: Any = original(sqlite_place, SEED, ROWS)

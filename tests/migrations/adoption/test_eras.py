@@ -23,6 +23,7 @@ HELD = [pytest.param("sqlite", era, id=f"sqlite-{era.stem}") for era in ERAS] + 
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("place", "era"), HELD, indirect=["place"])
 def test_a_database_of_any_era_is_taken_over_read_and_worked_on(place: Place, era: Path) -> None:
     """migrations MG-40, MG-41, MG-42: nothing is lost, what lacks is added, and the schema is the newest."""

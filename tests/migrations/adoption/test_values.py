@@ -38,6 +38,7 @@ def in_every_row(place: Place, values: dict[tuple[str, str], str]) -> tuple[Any,
     return raw, there
 
 
+@pytest.mark.slow
 @with_each("spelling", SPELLINGS)
 def test_times_that_are_spelled_otherwise_are_written_as_ours(
     sqlite_place: Place, spelling: str, caplog: pytest.LogCaptureFixture
@@ -60,6 +61,7 @@ def test_times_that_are_spelled_otherwise_are_written_as_ours(
     assert migrate(sqlite_place.backend()).revisions == ()
 
 
+@pytest.mark.slow
 @with_each("unreadable", UNREADABLE)
 def test_times_that_cannot_be_read_refuse_the_database_by_name(sqlite_place: Place, unreadable: str) -> None:
     """migrations MG-48: and nothing is changed."""
@@ -78,6 +80,7 @@ def test_times_that_cannot_be_read_refuse_the_database_by_name(sqlite_place: Pla
     assert "run_transitions" not in tables(sqlite_place.backend())
 
 
+@pytest.mark.slow
 def test_flags_that_are_words_are_written_as_numbers(sqlite_place: Place) -> None:
     """migrations MG-48."""
     raw = original(sqlite_place, SEED, ROWS)

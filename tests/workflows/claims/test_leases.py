@@ -320,6 +320,7 @@ def test_whoever_takes_a_run_waits_for_its_heartbeat_and_judges_it_then(
     assert store.workflows.claims.heartbeat(claim).epoch == claim.epoch
 
 
+@pytest.mark.slow
 def test_a_holder_that_is_killed_is_replaced_when_its_last_lease_is_over(fresh_database: Database) -> None:
     """workflows W-152, W-154: by ``kill -9``, between two heartbeats."""
     store = fresh_database.open()

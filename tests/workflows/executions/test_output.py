@@ -166,6 +166,7 @@ for deadly in ("UPDATE executions SET output_text", "COMMIT", "nothing"):
 """
 
 
+@pytest.mark.slow
 def test_a_process_killed_between_pointer_and_text_leaves_neither(fresh_database: Database) -> None:
     """workflows W-80, for the pointer that save_output writes."""
     store = fresh_database.open()

@@ -497,6 +497,7 @@ messages = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.fixed_dictionaries({"type": st.sampled_from(kinds)}, optional=dict.fromkeys(names, json_like))
