@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from lastlight_state.journal.writer.saver import Batches
 from lastlight_state.testing import Database, racing
 
 TREE = element("task", id="a")
+AT = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def _run(store: Any) -> str:
@@ -46,6 +48,11 @@ def _batch(store: Any, run_id: str) -> Any:
 
 def _send(store: Any, run_id: str) -> Any:
     return store.journal.signals.send(run_id, "go", 2, signal_id="s-1")
+
+
+def _replay(store: Any, run_id: str) -> Any:
+    """Send a signal that has no id, but a time: an equal one is the same signal."""
+    return store.journal.signals.send(run_id, "go", 2, at=AT, correlation_id="c-1")
 
 
 def _frame(store: Any, run_id: str) -> Any:
@@ -92,7 +99,7 @@ def test_nobody_changes_what_a_call_has_looked_at_before_it_writes(database: Dat
     check(database, look)
 
 
-TWICE = {"Events.append": _append, "Events.append_many": _append_many, "Signals.send": _send}
+TWICE = {"Events.append": _append, "Events.append_many": _append_many, "Signals.send": _send, "a replay": _replay}
 
 
 @pytest.mark.parametrize("write", TWICE.values(), ids=list(TWICE))

@@ -123,14 +123,17 @@ def test_a_batch_stores_what_it_holds_twice_once(every_backend: StateStore, raw:
             MessageDraft("user", "new again", "b"),
             MessageDraft("assistant", "answer", "b"),
             MessageDraft("user", "plain"),
+            MessageDraft("assistant", "late answer", "a"),
         ],
     )
-    assert [one.created for one in appended] == [True, False, True, False, True, True]
-    assert contents(one.message for one in appended) == ["new", "old", "plain", "new", "answer", "plain"]
+    assert [one.created for one in appended] == [True, False, True, False, True, True, True]
+    assert contents(one.message for one in appended) == [
+        *("new", "old", "plain", "new", "answer", "plain", "late answer")
+    ]
     assert appended[1].message == old
-    assert counted(raw, session.id) == (5, 5)
+    assert counted(raw, session.id) == (6, 6)
     stored = every_backend.messaging.messages.history(session.id)
-    assert contents(stored) == ["old", "new", "plain", "answer", "plain"]
+    assert contents(stored) == ["old", "new", "plain", "answer", "plain", "late answer"]
 
 
 def test_a_batch_of_what_is_there_already_changes_nothing(
