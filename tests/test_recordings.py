@@ -9,7 +9,6 @@ from support.migrations.recordings import DUE
 from lastlight_state.migrations import scripts
 
 
-@pytest.mark.slow
 def test_what_make_record_writes_is_up_to_date() -> None:
     """house H-69, packaging PT-23, migrations MG-16, MG-55: of SQLite, and the page about the schema."""
     files = recordings.late()

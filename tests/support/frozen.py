@@ -7,12 +7,17 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
+from pydantic import BaseModel
+from sqlalchemy.orm import DeclarativeBase
+from support import hostile
 
 import lastlight_state
-from lastlight_state import cli, errors
+from lastlight_state import StateStore, cli, errors
 from lastlight_state.cli import exits, program
 from lastlight_state.db.rows.records import Record
 from lastlight_state.db.schema import envelopes
@@ -59,7 +64,8 @@ def commands() -> Iterator[str]:
             kind = "argument" if isinstance(one, click.Argument) else "flag"
             how = [word for word in ("required", "multiple") if getattr(one, word, False)]
             default = one.default if isinstance(one.default, bool | int | float | str) else None
-            words = [name, kind, *one.opts, *one.secondary_opts, one.type.name, *how, f"nargs={one.nargs}"]
+            permitted = [f"of={','.join(map(str, one.type.choices))}"] if isinstance(one.type, click.Choice) else []
+            words = [name, kind, *one.opts, *one.secondary_opts, one.type.name, *permitted, *how, f"nargs={one.nargs}"]
             yield " ".join(words) + f" default={default!r}"
 
 
@@ -80,15 +86,49 @@ def records() -> Iterator[str]:
         more = [one for one in waiting.pop().__subclasses__() if one.__module__.startswith("lastlight_state.")]
         waiting += more
         kinds |= set(more)
-    public = {name.rpartition(".")[2] for name in NAMES.read_text("utf-8").split()}
-    yield from sorted(
-        {
-            f"{kind.__qualname__}.{field}: {_type_of(kind, field)}"
-            for kind in kinds
-            if kind.__qualname__ in public
-            for field in kind.model_fields
-        }
-    )
+    public = {name.rpartition(".")[2] for name in NAMES.read_text("utf-8").split()} | {"DamagedRow"}
+    found = {
+        f"{kind.__module__.split('.')[1]}.{kind.__qualname__}.{field}: {_type_of(kind, field)}"
+        for kind in kinds
+        if kind.__qualname__ in public
+        for field in kind.model_fields
+    }
+    for name, kind in _public_classes():
+        fields = kind.__dataclass_fields__ if is_dataclass(kind) else getattr(kind, "_fields", ())
+        found |= {f"{name}.{field}: {_type_of(kind, field)}" for field in fields if not field.startswith("_")}
+    yield from sorted(found)
+
+
+def _public_classes() -> Iterator[tuple[str, type]]:
+    """Yield the classes among the public names, without those of adapters, which need their frameworks."""
+    for name in NAMES.read_text("utf-8").split():
+        package, _, word = name.rpartition(".")
+        if not package.startswith("lastlight_state.integrations"):
+            kind = getattr(importlib.import_module(package), word)
+            if isinstance(kind, type):
+                yield name, kind
+
+
+def verbs() -> Iterator[str]:
+    """Yield the public methods of repositories and of public classes, with the names of their parameters."""
+    with TemporaryDirectory() as folder, StateStore.open(Path(folder) / "a.db", state_dir=folder) as store:
+        found = {(path, method) for path, method in hostile.methods(store)}
+    for name, kind in _public_classes():
+        if issubclass(kind, BaseModel | BaseException | DeclarativeBase | tuple):
+            continue
+        for word, method in inspect.getmembers(kind, inspect.isfunction):
+            if not word.startswith("_") and method.__module__.startswith("lastlight_state"):
+                found.add((f"{name}.{word}", method))
+    yield from sorted(f"{path}({', '.join(_parameters(method))})" for path, method in found)
+
+
+def _parameters(method: Callable[..., object]) -> Iterator[str]:
+    """Yield a word for each parameter: by name alone with ``*``, and with ``=`` if it may be left out."""
+    marks = {"KEYWORD_ONLY": "*", "VAR_POSITIONAL": "*args ", "VAR_KEYWORD": "**"}
+    for one in inspect.signature(method).parameters.values():
+        alone = marks.get(one.kind.name, "")
+        if one.name != "self":
+            yield f"{alone}{one.name}{'' if one.default is one.empty else '='}"
 
 
 def _type_of(kind: type, field: str) -> str:
@@ -114,7 +154,7 @@ def _answer_keys(made: ast.AST) -> Iterator[str]:
             pass
         case ast.AugAssign(target=ast.Name("data"), value=ast.Dict() as found):
             pass
-        case ast.Return(value=ast.Dict() as found):
+        case ast.Return(value=ast.Dict() as found) | ast.ListComp(elt=ast.Dict() as found):
             pass
         case ast.Subscript(value=ast.Name("data"), slice=ast.Constant(str(key)), ctx=ast.Store()):
             yield key
@@ -134,7 +174,9 @@ def formats() -> Iterator[str]:
     yield f"run log {paths.VERSION}"
     for side, metadata in (("host", tables.INBOUND), ("agent", tables.OUTBOUND)):
         for table in metadata.sorted_tables:
-            yield from (f"mailbox {side} {table.name}.{column.name}" for column in table.columns)
+            yield from (f"mailbox {side} {table.name}.{column.name} {column.type}" for column in table.columns)
+    yield f"mailbox layout {tables.LAYOUT}"
+    yield f"backup folders {restoring.LINES} {restoring.MAILBOXES}"
     yield f"envelope of bytes {envelopes.bytes_envelope(envelopes.BOUND, 'key', b'sealed').hex()}"
 
 
@@ -153,6 +195,7 @@ PROMISES: dict[str, tuple[Callable[[], Iterator[str]], str]] = {
     "settings": (settings, "a setting keeps its variable, type and default"),
     "commands": (commands, "a command keeps its arguments, flags and exit codes"),
     "errors": (error_codes, "an error keeps its class and code"),
+    "verbs": (verbs, "a public method keeps its name and the names of its parameters"),
     "answers": (answers, "the JSON of a command keeps its keys"),
     "records": (records, "the JSON of a record keeps its fields and their types"),
     "keys": (keys, "an adapter finds what earlier versions stored"),

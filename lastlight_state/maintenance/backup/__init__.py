@@ -79,7 +79,8 @@ class Backup(Repository):
     def verify(self, folder: str | Path) -> Manifest:
         """Return the manifest of a backup, after checking that no file has changed. Needs no database.
 
-        Raises `NotFound`, and `Conflict` ``damaged_backup`` naming the first file that differs.
+        Raises `NotFound`, `NewerSchema` for a newer format, and `Conflict` ``damaged_backup`` naming the first file
+        that differs.
         """
         place = Path(folder)
         with translate_errors(place):

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from lastlight_state import codec
 from lastlight_state.db.rows.records import Record
-from lastlight_state.errors import AlreadyExists, Conflict, NotFound
+from lastlight_state.errors import AlreadyExists, Conflict, NewerSchema, NotFound
 from lastlight_state.files.jsonl.files import make_directory, sync_directory, translate_errors
 from lastlight_state.files.mailbox.folder import INBOUND_DB, INBOX, OUTBOX
 from lastlight_state.maintenance.backup.copies import make_private
@@ -89,7 +89,8 @@ def write(folder: Path, manifest: Manifest) -> None:
 def read(folder: Path) -> Manifest:
     """Return the manifest of a backup.
 
-    Raises `NotFound`, and `Conflict` ``damaged_backup`` for a manifest that cannot be read.
+    Raises `NotFound`, `NewerSchema` for a newer format, and `Conflict` ``damaged_backup`` for a manifest that cannot be
+    read.
     """
     path = folder / NAME
     if not path.is_file():
@@ -99,11 +100,15 @@ def read(folder: Path) -> Manifest:
         raise damaged_backup(NAME, "is too large")
     try:
         with open_binary(path) as file:
-            found = Manifest.model_validate(codec.decode(file.read(_MOST_BYTES)))
-    except ValueError as error:
+            told = codec.decode(file.read(_MOST_BYTES))
+        number = told["format"]
+        if type(number) is int and number > _FORMAT:
+            raise NewerSchema(found=f"format {number}", head=f"format {_FORMAT}", min_reader="", what="the backup")
+        found = Manifest.model_validate(told)
+    except (ValueError, KeyError, TypeError) as error:
         raise damaged_backup(NAME, "cannot be read") from error
     if found.format != _FORMAT:
-        raise damaged_backup(NAME, f"has the format {found.format}, which this version does not know")
+        raise damaged_backup(NAME, f"has the format {found.format}, which no version writes")
     names = [file.path for file in found.files]
     for name in (found.database, *names):
         parts = PurePosixPath(name)

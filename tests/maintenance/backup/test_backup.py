@@ -184,7 +184,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "manifest.json cannot be read": lambda file: file.write_text("{"),
     "manifest.json is too large": lambda file: os.truncate(file, 2**30),
     "names a file outside": lambda file: _tamper(file, "database", "../x"),
-    "format 2": lambda file: _tamper(file, "format", 2),
+    "format 0": lambda file: _tamper(file, "format", 0),
     "does not list its database": lambda file: _tamper(file, "files", []),
 }
 
@@ -271,6 +271,19 @@ def test_a_backup_keeps_an_older_schema_and_a_newer_one_is_refused(
     backup.create(tmp_path / "newer")
     with pytest.raises(NewerSchema):
         backup.restore(tmp_path / "newer", tmp_path / "again.db")
+
+
+def test_a_backup_of_a_newer_format_is_refused_as_newer(
+    sqlite_database: Database, folder: Path, tmp_path: Path
+) -> None:
+    """maintenance OP-47: whatever else its manifest has."""
+    backup = sqlite_database.open().maintenance.backup
+    backup.create(folder)
+    (folder / "manifest.json").write_text('{"format": 2, "parts": []}')
+    for call in (lambda: backup.verify(folder), lambda: backup.restore(folder, tmp_path / "again.db")):
+        with pytest.raises(NewerSchema, match="the backup has the schema version format 2"):
+            call()
+    assert not (tmp_path / "again.db").exists()
 
 
 def test_a_damaged_database_makes_no_backup(sqlite_database: Database, folder: Path) -> None:
