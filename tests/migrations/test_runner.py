@@ -33,7 +33,7 @@ def test_what_old_rows_say_is_carried_over_once_by_the_revision_that_adds_the_co
     migrate(place.backend(), ALL[1])
     assert list(raw.execute("SELECT phase_count FROM workflow_runs")) == [(1,)]
     raw.execute("UPDATE workflow_runs SET phase_count = 7")
-    assert migrate(place.backend()).revisions == ("9999",)
+    assert migrate(place.backend()).revisions == (*ALL[2:], "9999")
     assert list(raw.execute("SELECT phase_count FROM workflow_runs")) == [(7,)]
 
 
