@@ -61,6 +61,18 @@ def works(backend: Backend, mode: Mode = Mode.WRITE) -> None:
         backend.release(checkout)
 
 
+def test_a_connection_that_is_still_in_a_transaction_is_not_lent_again(backend: Backend) -> None:
+    """backends B-87: whoever gave it back without an end of the transaction."""
+    checkout = backend.acquire(Mode.WRITE)
+    backend.release(checkout)
+    again = backend.acquire(Mode.READ)
+    try:
+        driver = again.driver
+        assert not (driver.in_transaction if backend.dialect.name == "sqlite" else driver.pgconn.transaction_status)
+    finally:
+        backend.release(again)
+
+
 def test_a_transaction_that_a_signal_cut_off_as_it_began_is_not_left_open(backend: Backend) -> None:
     """backends B-87: what the exception interrupted may have succeeded before."""
     within = "_acquire_checkout" if backend.dialect.name == "sqlite" else "acquire"

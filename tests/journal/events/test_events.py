@@ -365,6 +365,17 @@ def test_numbering_goes_on_after_imported_rows_and_after_pruned_ones(
     assert every_backend.journal.events.append(run_id, "a").seq == 11
 
 
+def test_a_counter_that_is_ahead_of_its_table_is_not_set_back(every_backend: StateStore, run_id: str, raw: Raw) -> None:
+    """journal Q-3: the numbers of removed events are not used again."""
+    events: Any = every_backend.journal.events
+    events.append_many(run_id, [NewEvent("a")] * 3)
+    raw("INSERT INTO maintenance_permits (receipt_id) VALUES ('prune')")
+    raw("DELETE FROM run_events WHERE seq > 0")
+    raw("DELETE FROM maintenance_permits")
+    events._writing(lambda unit: events._stream.settle(unit, run_id))
+    assert events.append(run_id, "a").seq == 3
+
+
 def behind(raw: Raw, run_id: str) -> None:
     """Set the counter back, as a person could under a permit."""
     raw("INSERT INTO maintenance_permits (receipt_id) VALUES ('edit')")
