@@ -55,7 +55,7 @@ else
 	$(BIN)/coverage report
 endif
 
-# What takes seconds. Where ARGS names a part of the suite, make test runs it with its slow tests.
+# The tests with the mark slow. If ARGS is given to make test, it runs the slow tests of that part, too.
 slow: $(VENV)/.test
 	$(BIN)/python $(pytest) -m "slow and not soak"
 
